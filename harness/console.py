@@ -1,0 +1,60 @@
+"""What people and scripts see: rich on a terminal, plain lines elsewhere, or one JSON document.
+
+With ``--json`` standard output carries exactly one JSON document; all else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from harness.errors import VerlockError
+
+
+class Output:
+    """One process's way of speaking, chosen once on the command line."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        """With ``as_json`` everything for people goes to standard error."""
+        self.as_json = as_json
+        # soft_wrap: a log line that is cut at 80 columns on a pipe cannot be searched for.
+        self.console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+
+    def line(self, text: str, *, style: str | None = None) -> None:
+        """Print one line, flushed, so that a pipe sees progress as it happens."""
+        self.console.print(escape(text), style=style)
+        self.console.file.flush()
+
+    def result(self, document: dict[str, Any], human: Callable[[], None] | None = None) -> None:
+        """End a command: its JSON document, or what ``human`` prints."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document, indent=2, sort_keys=True) + "\n")
+            sys.stdout.flush()
+        elif human is not None:
+            human()
+
+    def error(self, error: VerlockError) -> None:
+        """Report an error: problems one below the other, or the same as JSON."""
+        if self.as_json:
+            document = {
+                "error": {
+                    "class": error.failure_class,
+                    "type": type(error).__name__,
+                    "exit_code": error.exit_code,
+                    "scope": error.scope,
+                    "problems": [vars(problem) for problem in error.problems],
+                }
+            }
+            sys.stdout.write(json.dumps(document, indent=2, sort_keys=True) + "\n")
+        else:
+            err = Console(stderr=True, highlight=False, soft_wrap=True)
+            for problem in error.problems:
+                first, *rest = problem.lines()
+                err.print(f"[bold red]error[/]: {escape(first)}")
+                for text in rest:
+                    err.print(escape(text))

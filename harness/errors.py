@@ -1,0 +1,157 @@
+"""One class a failure, each with its own exit code.
+
+An error says what is wrong, where (``file:line:key``), why, and what to do. Several problems of one
+kind are collected and reported together. A user's mistake never ends in a traceback: the command line
+prints the problems and leaves with the class's exit code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+FailureClass = Literal["config", "data", "model-logic", "backend", "distributed", "resource", "environment"]
+Scope = Literal["local-only", "general"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong. ``where`` is ``file:line:key`` as far as each part is known."""
+
+    what: str
+    where: str | None = None
+    why: str | None = None
+    todo: str | None = None
+
+    def lines(self) -> list[str]:
+        """The problem for people: the first line stands alone, the rest explain it."""
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        return [head, *(f"  why: {self.why}" for _ in [0] if self.why), *(f"  do:  {self.todo}" for _ in [0] if self.todo)]
+
+
+class VerlockError(Exception):
+    """Base of all errors that are reported without a traceback."""
+
+    exit_code: ClassVar[int] = 1
+    failure_class: ClassVar[FailureClass] = "config"
+    scope: ClassVar[Scope] = "general"
+
+    def __init__(self, *problems: Problem | str, where: str | None = None, why: str | None = None, todo: str | None = None) -> None:
+        """Take whole problems, or one sentence with its ``where``, ``why`` and ``todo``."""
+        self.problems: tuple[Problem, ...] = tuple(
+            p if isinstance(p, Problem) else Problem(what=p, where=where, why=why, todo=todo) for p in problems
+        )
+        super().__init__("\n".join(line for p in self.problems for line in p.lines()))
+
+
+class ProfileError(VerlockError):
+    """A profile that does not fit its model: typo, wrong type, contradiction."""
+
+    exit_code = 10
+
+
+class UnknownProfileError(VerlockError):
+    """A profile name that no file under ``profiles/`` has."""
+
+    exit_code = 11
+
+
+class LockError(VerlockError):
+    """A lock that is missing, altered, or cannot be resolved."""
+
+    exit_code = 12
+    failure_class = "environment"
+
+
+class EnvironmentDiffersError(VerlockError):
+    """What is installed is not what the lock says."""
+
+    exit_code = 13
+    failure_class = "environment"
+
+
+class DataError(VerlockError):
+    """Rows, columns or files that verl cannot read as meant."""
+
+    exit_code = 14
+    failure_class = "data"
+
+
+class ModelError(VerlockError):
+    """A model folder that cannot be used: no tokenizer, no config, no weights."""
+
+    exit_code = 15
+    failure_class = "data"
+
+
+class RecordError(VerlockError):
+    """A run folder that cannot be written or read."""
+
+    exit_code = 16
+    failure_class = "resource"
+    scope = "local-only"
+
+
+class DiskFullError(VerlockError):
+    """No space left where something had to be written."""
+
+    exit_code = 17
+    failure_class = "resource"
+    scope = "local-only"
+
+
+class WrongMachineError(VerlockError):
+    """This machine cannot do what was asked; the message says what can be done instead."""
+
+    exit_code = 18
+    failure_class = "environment"
+    scope = "local-only"
+
+
+class PatchUnfitError(VerlockError):
+    """The verl code that a patch anchors on has changed."""
+
+    exit_code = 19
+    failure_class = "environment"
+
+
+class RungFailedError(VerlockError):
+    """A rung of the ladder did not verify what it is there to verify."""
+
+    exit_code = 20
+    failure_class = "model-logic"
+
+
+class OverrideError(VerlockError):
+    """A Hydra override that verl's configuration does not take."""
+
+    exit_code = 21
+
+
+class TrainerError(VerlockError):
+    """``python -m verl.trainer.main_ppo`` ended with an error."""
+
+    exit_code = 22
+    failure_class = "backend"
+
+
+class StaleError(VerlockError):
+    """A generated file is not what its generator makes today."""
+
+    exit_code = 23
+
+
+class ToolMissingError(VerlockError):
+    """A program that is needed is not installed."""
+
+    exit_code = 24
+    failure_class = "environment"
+    scope = "local-only"
+
+
+class InterruptedRunError(VerlockError):
+    """The user pressed Ctrl-C, or the process was asked to end."""
+
+    exit_code = 130
+    failure_class = "environment"
+    scope = "local-only"
