@@ -26,7 +26,11 @@ class Problem:
     def lines(self) -> list[str]:
         """The problem for people: the first line stands alone, the rest explain it."""
         head = f"{self.where}: {self.what}" if self.where else self.what
-        return [head, *(f"  why: {self.why}" for _ in [0] if self.why), *(f"  do:  {self.todo}" for _ in [0] if self.todo)]
+        return [
+            head,
+            *(f"  why: {self.why}" for _ in [0] if self.why),
+            *(f"  do:  {self.todo}" for _ in [0] if self.todo),
+        ]
 
 
 class VerlockError(Exception):
@@ -36,10 +40,17 @@ class VerlockError(Exception):
     failure_class: ClassVar[FailureClass] = "config"
     scope: ClassVar[Scope] = "general"
 
-    def __init__(self, *problems: Problem | str, where: str | None = None, why: str | None = None, todo: str | None = None) -> None:
+    def __init__(
+        self,
+        *problems: Problem | str,
+        where: str | None = None,
+        why: str | None = None,
+        todo: str | None = None,
+    ) -> None:
         """Take whole problems, or one sentence with its ``where``, ``why`` and ``todo``."""
         self.problems: tuple[Problem, ...] = tuple(
-            p if isinstance(p, Problem) else Problem(what=p, where=where, why=why, todo=todo) for p in problems
+            p if isinstance(p, Problem) else Problem(what=p, where=where, why=why, todo=todo)
+            for p in problems
         )
         super().__init__("\n".join(line for p in self.problems for line in p.lines()))
 
