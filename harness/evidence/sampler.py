@@ -1,0 +1,138 @@
+"""How much memory all processes of a run use together, watched from a thread.
+
+On Linux the sum is of PSS (``/proc/PID/smaps_rollup``): pages that several processes share count
+once in all. Reading it walks the page tables (about 10 ms for a process of 1 GB), so it is rationed
+to a share of one core. Between the readings the cheap sum of RSS is watched, and a new high of it
+brings a reading at once: peaks are short.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from harness.evidence.model import Resources, Seen
+from harness.evidence.processes import Members, name_of, own_family
+
+_TICK_SECONDS = 1.0
+_BUDGET = 0.02  # of one core; listing processes comes on top, the whole stays under 3 %.
+_NEW_HIGH = 1.05
+_LINUX = sys.platform == "linux"
+
+
+class Sampler:
+    """Start it for a run, ask it at any time, stop it at the end; also a context manager."""
+
+    def __init__(self, run_id: str) -> None:
+        """Watch this process with its descendants, and all that carry ``run_id``."""
+        self._members = Members(run_id)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="verlock-sampler", daemon=True)
+        self._peak = 0
+        self._by_title: dict[str, int] = {}
+        self._seen: dict[int, str] = {}
+        self._samples = 0
+        self._cpu = 0.0
+
+    def __enter__(self) -> Self:
+        """Start watching."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take a last reading and stop."""
+        self.stop()
+
+    def start(self) -> Self:
+        """Start watching; returns itself."""
+        return self.__enter__()
+
+    def stop(self) -> Resources:
+        """Stop after the reading that may be under way, and return what was seen."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+        return self.resources()
+
+    def resources(self) -> Resources:
+        """Return the peaks and the processes seen so far, for the run record."""
+        with self._lock:
+            return Resources(
+                peak_pss_bytes=self._peak,
+                measure="pss" if _LINUX else "uss",
+                peak_by_title=dict(sorted(self._by_title.items())),
+                processes=[Seen(pid=pid, title=name) for pid, name in sorted(self._seen.items())],
+                samples=self._samples,
+                sampler_cpu_seconds=round(self._cpu, 3),
+            )
+
+    def _loop(self) -> None:
+        began, next_reading, highest_rss = time.thread_time(), 0.0, 0
+        while not self._stop.is_set():
+            processes = self._family()
+            rss = sum(_rss(process) for process in processes)
+            now = time.monotonic()
+            if now >= next_reading or rss > highest_rss * _NEW_HIGH:
+                cost = self._read(processes)
+                next_reading = now + cost / _BUDGET
+            highest_rss = max(highest_rss, rss)
+            with self._lock:
+                self._cpu = time.thread_time() - began
+            self._stop.wait(max(_TICK_SECONDS, (time.thread_time() - began - self._cpu) / _BUDGET))
+
+    def _family(self) -> list[psutil.Process]:
+        found = {process.pid: process for process in [*own_family(), *self._members.find()]}
+        with self._lock:
+            for pid, process in found.items():
+                name = name_of(process)
+                # A Ray worker is IDLE before and after its work: keep the name that says more.
+                if name != "?" and not (pid in self._seen and "IDLE" in name):
+                    self._seen[pid] = name
+        return list(found.values())
+
+    def _read(self, processes: list[psutil.Process]) -> float:
+        """Take one reading; returns the CPU seconds that it cost."""
+        began = time.thread_time()
+        total, by_title = 0, dict[str, int]()
+        for process in processes:
+            used = _memory(process)
+            total += used
+            name = self._seen.get(process.pid, "?")
+            by_title[name] = by_title.get(name, 0) + used
+        with self._lock:
+            self._samples += 1
+            self._peak = max(self._peak, total)
+            for name, used in by_title.items():
+                self._by_title[name] = max(self._by_title.get(name, 0), used)
+        return time.thread_time() - began
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except (psutil.Error, OSError):
+        return 0
+
+
+def _memory(process: psutil.Process) -> int:
+    """PSS in bytes on Linux, USS elsewhere; 0 for a process that has gone."""
+    try:
+        if _LINUX:
+            return proportional(Path(f"/proc/{process.pid}/smaps_rollup").read_text())
+        return int(process.memory_full_info().uss)
+    except (psutil.Error, OSError):
+        return 0
+
+
+def proportional(smaps_rollup: str) -> int:
+    """Return the bytes of the ``Pss:`` line of a ``smaps_rollup``; 0 if there is none."""
+    for line in smaps_rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
