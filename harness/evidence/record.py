@@ -130,7 +130,7 @@ class RunRecord:
         )
 
     def update(self, **fields: Any) -> None:
-        """Replace top-level fields (``fingerprint``, ``versions``, ``settings``, ``resources``, ``failure``)."""
+        """Replace top-level fields, such as ``settings``, ``versions``, ``fingerprint``, ``resources``."""
         with self._lock:
             self._change(**fields)
 

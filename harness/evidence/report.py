@@ -1,0 +1,120 @@
+"""``report.html``: one page, light, self-contained, made from the files of a run folder alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.evidence import events, metrics
+from harness.evidence.files import replace_text
+from harness.evidence.metrics import Step
+from harness.evidence.model import Run, load
+from harness.evidence.plot import line_plot, number
+
+TEMPLATE = "report.html.j2"
+# verl 0.9.1's names (trainer/ppo/metric_utils.py and the workers); a run shows those that it has.
+PLOTS = {
+    "critic/score/mean": "Mean reward",
+    "actor/pg_loss": "Actor loss",
+    "actor/grad_norm": "Actor gradient norm",
+    "critic/vf_loss": "Critic loss",
+    "critic/grad_norm": "Critic gradient norm",
+    "critic/vf_explained_var": "Explained variance of the critic",
+    "actor/kl_loss": "KL loss against the reference",
+    "actor/ppo_kl": "KL between old and new policy",
+    "actor/entropy": "Entropy",
+    "training/rollout_probs_diff_max": "Largest difference of probabilities, rollout against trainer",
+    "response_length/mean": "Mean response length (tokens)",
+    "perf/time_per_step": "Seconds per step",
+}
+_CRITIC_SCORE_FALLBACK = "critic/rewards/mean"
+
+
+def write(run: Path) -> Path:
+    """Render ``report.html`` into the run folder and return its path.
+
+    Only ``run.json`` must be there: a run that ended early has no metrics. Raises
+    :class:`RecordError` or :class:`DiskFullError`.
+    """
+    page = run / "report.html"
+    replace_text(page, render(run), what="write the report")
+    return page
+
+
+def render(run: Path) -> str:
+    """Return the page's text."""
+    # Here and not above: the inside of an environment without Jinja2 still writes and reads records.
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(bytes=_bytes, plain=_plain)
+    return environment.get_template(TEMPLATE).render(_facts(run))
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    run: Run = load(folder)
+    logged = folder / "metrics.jsonl"
+    steps = metrics.read(logged) if logged.is_file() else []
+    happened = events.read(folder / "events.jsonl")
+    return {
+        "run": run,
+        "killed": run.ended is None,
+        "plots": _plots(steps),
+        "steps": len(steps),
+        "patches": _patches(happened),
+        "happened": sorted(Counter(str(event.get("kind")) for event in happened).items()),
+        "processes": len({event.get("pid") for event in happened}),
+        "precision": _json(folder / "precision.json"),
+        "slowest": max((rung.seconds or 0.0 for rung in run.rungs), default=0.0),
+    }
+
+
+def _plots(steps: Sequence[Step]) -> list[dict[str, str]]:
+    shown = []
+    for key, name in PLOTS.items():
+        points = metrics.column(steps, key)
+        source = key
+        if not points and key == "critic/score/mean":
+            points, source = metrics.column(steps, _CRITIC_SCORE_FALLBACK), _CRITIC_SCORE_FALLBACK
+        if points:
+            svg = line_plot(points, name=name)
+            shown.append({"name": name, "key": source, "svg": svg, "last": number(points[-1][1])})
+    return [plot for plot in shown if plot["svg"]]
+
+
+def _patches(happened: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row a patch and outcome, with the number of processes that reported it."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in happened:
+        if event.get("kind") == "patch":
+            name, outcome = str(event.get("name")), str(event.get("outcome"))
+            row = rows.setdefault(
+                (name, outcome), {"name": name, "outcome": outcome, "why": "", "pids": set()}
+            )
+            row["why"] = str(event.get("reason") or event.get("why") or row["why"])
+            row["pids"].add(event.get("pid"))
+    return [rows[key] for key in sorted(rows)]
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _bytes(value: int) -> str:
+    return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
