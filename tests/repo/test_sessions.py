@@ -17,7 +17,7 @@ NEEDED = {"acceptance", "lint", "lock", "render", "smoke-cpu", "smoke-mac", "tes
 
 def sessions() -> dict[str, str]:
     """Each session and its description; ``--json`` would list only those of a plain ``nox``."""
-    command = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list-sessions"]
+    command = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list-sessions", "--nocolor"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     found = re.findall(r"^[*-] (\S+)(?: -> (.*))?$", listed.stdout, re.MULTILINE)
     assert found, listed.stdout
@@ -35,7 +35,7 @@ def test_each_session_says_what_it_is_for() -> None:
 
 
 def test_pytest_passes_over_no_folder_of_tests_but_the_containers() -> None:
-    """Pytest's own norecursedirs holds "build" and "dist", and tests/build mirrors harness/build."""
+    """pytest's own norecursedirs holds "build" and "dist", and tests/build mirrors harness/build."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     names = {part for folder in folders for part in folder.relative_to(ROOT / "tests").parts}
