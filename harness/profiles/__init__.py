@@ -1,0 +1,9 @@
+"""Profiles: what a machine can do, which software is pinned for it, and what must never happen on it.
+
+Pure: reads YAML, imports none of the other rooms and nothing heavy.
+"""
+
+from harness.profiles.load import load, names, root
+from harness.profiles.model import LockTarget, Profile
+
+__all__ = ["LockTarget", "Profile", "load", "names", "root"]

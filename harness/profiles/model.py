@@ -1,0 +1,262 @@
+"""The profile: one frozen model that locks, Dockerfiles, Hydra overrides and checks derive from.
+
+Each judgement in it (an override, a ban, a difference from the other profiles) carries its reason, since
+a value whose reason nobody remembers can be neither kept nor changed safely.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from harness.errors import WrongMachineError
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Pin = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\+[a-z0-9.]+)?$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Instant = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)*$")]
+HydraKey = Annotated[str, StringConstraints(pattern=r"^\+{0,2}[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*\.lock$")]
+Dtype = Literal["float64", "float32", "tf32", "float16", "bfloat16", "int8"]
+Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
+System = Literal["linux", "darwin"]
+Machine = Literal["x86_64", "aarch64", "arm64"]
+
+
+class Model(BaseModel):
+    """Frozen, and closed: a key that nothing reads is a mistake, not an option."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Driver(Model):
+    """Which GPU drivers the pinned CUDA build runs on."""
+
+    floor: Version
+    """Oldest driver that the pinned CUDA build accepts."""
+    ceiling: Version | None = None
+    """Newest driver branch that still knows the card."""
+    reason: Text
+    """Where these bounds come from."""
+
+
+class Hardware(Model):
+    """What the machine is. Facts, not wishes."""
+
+    platform: Literal["linux/amd64", "linux/arm64", "macos/arm64"]
+    """Where the smoke session runs."""
+    container_platform: Literal["linux/amd64", "linux/arm64"]
+    """What the image is built for: a Mac's containers are Linux."""
+    accelerator: Literal["none", "cuda", "mps"]
+    compute_capability: Annotated[str, StringConstraints(pattern=r"^\d+\.\d$")] | None = None
+    """CUDA only, as in ``6.1``."""
+    memory_gib: Annotated[float, Field(gt=0)]
+    """Host memory that may be counted on."""
+    device_memory_gib: Annotated[float, Field(gt=0)] | None = None
+    """Accelerator memory of its own; none where it shares the host's."""
+    shared_memory_per_block_bytes: Annotated[int, Field(gt=0)] | None = None
+    """CUDA: the most that one block may have (opt-in limit where the card has one)."""
+    native_dtypes: tuple[Dtype, ...]
+    """What the hardware computes in at a useful rate, not what software can emulate."""
+    driver: Driver | None = None
+
+
+class Torch(Model):
+    """Which torch a lock target takes, and how a wheel of it is recognised."""
+
+    version: Pin
+    hashes: tuple[Digest, ...] = ()
+    """For builds that are not on the default index: the sha256 of each wheel that may be installed."""
+    index: Url | None = None
+    """Public index to take torch, and nothing else, from when no local folder offers the wheel."""
+
+
+class LockTarget(Model):
+    """One lock file: one system, one platform tag, one torch."""
+
+    name: Literal["linux", "macos"]
+    file: FileName
+    dev_file: FileName | None = None
+    """Lock of the development tools that goes on top, where tests run on this target."""
+    system: System
+    machines: tuple[Machine, ...]
+    """Machines that the lock installs on. Those beyond the first must resolve to the same pins."""
+    python_platform: Text
+    """uv's name for the platform that is resolved for."""
+    same_pins_on: tuple[Text, ...] = ()
+    """Further uv platforms whose resolution must give the same pins."""
+    torch: Torch
+
+
+class Image(Model):
+    """What the image starts from."""
+
+    base: Text
+    """``bootstrap`` (made here from Debian packages), or a reference ``name:tag@sha256:...``."""
+    release: Literal["bookworm"] = "bookworm"
+    packages: tuple[Text, ...]
+    """Debian packages in the base beside the minimal system."""
+
+
+class Software(Model):
+    """What is installed, to the last byte."""
+
+    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+    verl: Pin
+    verl_extras: tuple[Text, ...] = ()
+    transformers: Pin
+    ray: Pin
+    tensordict: Pin
+    requirements: tuple[Text, ...]
+    """Requirements beside the pins above, with floors; the date cut-off makes them one version."""
+    source_only: dict[Text, Text] = {}
+    """Packages without any wheel, with the reason; all others must come as wheels."""
+    build_requirements: tuple[Text, ...] = ()
+    """What builds them; locked with hashes into ``build.lock``."""
+    exclude_newer: Instant
+    """Nothing that was uploaded later is seen, so the same lock comes out on any day."""
+    macos_floor: Version | None = None
+    """Oldest macOS that the wheels are chosen for."""
+    differs: dict[Text, Text] = {}
+    """Packages whose version is not that of the other profiles, with the reason."""
+    targets: tuple[LockTarget, ...]
+
+
+class Ban(Model):
+    """Something that must not happen, and why."""
+
+    name: Text
+    reason: Text
+
+
+class DtypeBan(Model):
+    """A number format that must not appear, and why."""
+
+    name: Dtype
+    reason: Text
+
+
+class AttentionBan(Model):
+    """An attention implementation that must not be chosen, and why."""
+
+    name: Attention
+    reason: Text
+
+
+class Forbidden(Model):
+    """What the profile rules out."""
+
+    dtypes: tuple[DtypeBan, ...] = ()
+    attention: tuple[AttentionBan, ...] = ()
+    libraries: tuple[Ban, ...] = ()
+    """Package names, with shell wildcards; none may be in a lock of this profile."""
+
+
+class Numerics(Model):
+    """The contract that the run is held to."""
+
+    dtype: Literal["float32", "float16", "bfloat16"]
+    attention: Attention
+    forbidden: Forbidden
+
+
+class Setting(Model):
+    """A value of a Hydra key, and why it is set."""
+
+    value: JsonValue
+    reason: Text
+
+
+class VariableSetting(Model):
+    """A value of an environment variable, and why it is set."""
+
+    value: str
+    reason: Text
+
+
+class RunPolicy(Model):
+    """How verl is started on this hardware."""
+
+    device: Literal["cpu", "cuda", "mps"]
+    rollout: Literal["hf", "vllm"]
+    overrides: dict[HydraKey, Setting]
+    """Hydra keys of ``main_ppo``; ``+`` where the key is not in verl's own tree."""
+    on_cpu: dict[HydraKey, Setting] = {}
+    """Laid on top where the run is on a CPU: always, or in a rehearsal of a GPU profile."""
+    env: dict[Variable, VariableSetting] = {}
+
+
+class RecipeEntry(Model):
+    """One line of a recipe that people follow, and what became of it here."""
+
+    parameter: Text
+    given: Text
+    """The value that the recipe gives."""
+    outcome: Literal["kept", "mapped", "rejected"]
+    keys: tuple[Text, ...] = ()
+    """What verl really reads, as set in the run policy: Hydra keys or environment variables."""
+    value: JsonValue = None
+    reason: Text
+
+
+class Handoff(Model):
+    """Defaults of the job files for the cluster."""
+
+    nodes: Annotated[int, Field(ge=1)]
+    gpus_per_node: Annotated[int, Field(ge=0)]
+    cpus_per_node: Annotated[int, Field(ge=1)]
+    memory_gib_per_node: Annotated[int, Field(ge=1)]
+    shm_gib: Annotated[int, Field(ge=1)]
+    time_limit: Annotated[str, StringConstraints(pattern=r"^\d{1,3}:[0-5]\d:[0-5]\d$")]
+    queue: Text | None = None
+    volumes: dict[Text, Text] = {}
+    """Path inside the container to what it is for; the host's path is given at hand-off."""
+
+
+class Profile(Model):
+    """One hardware profile."""
+
+    name: Text
+    """The file's stem; not written in the file."""
+    short: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")]
+    """The name that sessions use, as in ``smoke-cpu``."""
+    summary: Text
+    hardware: Hardware
+    software: Software
+    image: Image
+    numerics: Numerics
+    run: RunPolicy
+    recipe: tuple[RecipeEntry, ...] = ()
+    handoff: Handoff
+
+    def overrides(self, *, rehearse: bool = False) -> dict[str, object]:
+        """Hydra key (with its ``+``) to value; with ``rehearse`` as for a run on a CPU."""
+        settings = dict(self.run.overrides)
+        if rehearse or self.run.device == "cpu":
+            settings |= self.run.on_cpu
+        return {key: setting.value for key, setting in settings.items()}
+
+    def environment_variables(self) -> dict[str, str]:
+        """Environment variables of the run policy."""
+        return {name: setting.value for name, setting in self.run.env.items()}
+
+    def target(self, system: str, machine: str) -> LockTarget:
+        """The lock target for ``platform.system()`` and ``platform.machine()``.
+
+        :raises WrongMachineError: when no lock of this profile is for such a machine.
+        """
+        for target in self.software.targets:
+            if target.system == system.lower() and machine.lower() in target.machines:
+                return target
+        known = ", ".join(f"{t.system} {'/'.join(t.machines)}" for t in self.software.targets)
+        raise WrongMachineError(
+            f"profile {self.name} has no lock for {system.lower()} {machine}",
+            why=f"its locks are for {known}",
+            todo="use the cpu profile here: nox -s smoke-cpu"
+            if system.lower() == "linux"
+            else "use smoke-mac on an arm64 Mac, smoke-cpu on Linux",
+        )
