@@ -1,0 +1,8 @@
+"""All named patches, in the order in which a run meets their code."""
+
+from harness.adapt.patch import Patch
+from harness.adapt.patches.engine import PIN_MEMORY, SEED
+from harness.adapt.patches.process_group import BACKEND
+from harness.adapt.patches.value_head import ATTENTION
+
+PATCHES: tuple[Patch, ...] = (BACKEND, SEED, ATTENTION, PIN_MEMORY)

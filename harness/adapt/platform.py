@@ -1,0 +1,164 @@
+"""A CPU as one of verl's platforms.
+
+verl 0.9.1 knows nvidia, rocm and huawei (verl/plugin/platform). Its engines ask the platform for the
+device name, the device module and the process-group backend, so a CPU needs only this class.
+Ray still counts a *logical* GPU, because verl's placement groups ask for one per worker.
+"""
+
+from __future__ import annotations
+
+import platform as host
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import psutil
+import torch
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+
+def _peak_bytes(_device: object = None) -> int:
+    """Peak resident memory of this process in bytes: the nearest thing to an allocator's peak."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # getrusage(2): bytes on macOS, KiB on Linux
+
+
+def _memory(_device: object = None) -> tuple[int, int]:
+    """Free and total bytes of the host, as ``torch.cuda.mem_get_info`` gives a GPU's."""
+    memory = psutil.virtual_memory()
+    return memory.available, memory.total
+
+
+def _name(_device: object = None) -> str:
+    """The processor's name: verl looks up a GPU's peak FLOPS by it and reports 0 for an unknown one."""
+    return host.processor() or host.machine()
+
+
+def _nothing(*_args: object, **_kwargs: object) -> None:
+    """A CPU has no allocator cache, stream or device index to act on."""
+
+
+def _device_module() -> ModuleType:
+    """``torch.cpu`` completed by what verl calls on ``torch.cuda`` (grep ``get_torch_device()``)."""
+    module = ModuleType("harness.adapt.cpu_device")
+    module.__dict__.update({name: getattr(torch.cpu, name) for name in dir(torch.cpu) if not name.startswith("__")})
+    module.__dict__.update(
+        empty_cache=_nothing,
+        ipc_collect=_nothing,
+        reset_peak_memory_stats=_nothing,
+        set_device=_nothing,
+        manual_seed=torch.manual_seed,
+        manual_seed_all=torch.manual_seed,
+        get_rng_state=torch.get_rng_state,
+        set_rng_state=torch.set_rng_state,
+        memory_allocated=_peak_bytes,
+        memory_reserved=_peak_bytes,
+        max_memory_allocated=_peak_bytes,
+        max_memory_reserved=_peak_bytes,
+        mem_get_info=_memory,
+        get_device_name=_name,
+        set_per_process_memory_fraction=_nothing,
+    )
+    return module
+
+
+@PlatformRegistry.register(platform="cpu")
+class CpuPlatform(PlatformBase):  # type: ignore[misc]  # verl ships no types
+    """verl's view of this machine's CPU."""
+
+    def __init__(self) -> None:
+        """Build the device module once: verl asks for it on each call."""
+        self._module = _device_module()
+
+    @property
+    def device_name(self) -> str:
+        """The torch device type."""
+        return "cpu"
+
+    @property
+    def vendor_name(self) -> str:
+        """The vendor, used only to choose an engine; ``VERL_ENGINE_VENDOR`` overrides it."""
+        return "cpu"
+
+    @property
+    def device_module(self) -> ModuleType:
+        """The stand-in for ``torch.cuda``."""
+        return self._module
+
+    def is_available(self) -> bool:
+        """A CPU is always there."""
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:  # noqa: ARG002 - verl's signature
+        """Never chosen by detection: only ``VERL_PLATFORM=cpu`` selects it, so a GPU is never hidden."""
+        return False
+
+    def current_device(self) -> torch.device:
+        """A device, not an index: FSDP2 does ``.to(device=get_device_id())`` with it."""
+        return torch.device("cpu")
+
+    def device_count(self) -> int:
+        """One: ranks on a CPU are processes."""
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        """Nothing to select."""
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        """CPU operations have ended when they return."""
+
+    def manual_seed(self, seed: int) -> None:
+        """Seed torch's CPU generator."""
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Seed torch's CPU generator."""
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        """No caching allocator."""
+
+    def empty_cache(self) -> None:
+        """No caching allocator."""
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: ARG002
+        """No compute capability."""
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        """The process-group backend that runs on a CPU."""
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        """The variable with which Ray marks the logical GPU it handed out."""
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:  # noqa: ARG002
+        """No NVTX."""
+        yield
+
+    def profiler_start(self) -> None:
+        """No device profiler."""
+
+    def profiler_stop(self) -> None:
+        """No device profiler."""
+
+    def ray_resource_name(self) -> str:
+        """The logical GPU of ``ray_kwargs.ray_init.num_gpus``: verl's bundles ask for it."""
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        """What keeps Ray from setting the variable above."""
+        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+
+    def is_ipc_supported(self) -> bool:
+        """No device memory to share."""
+        return False
+
+    def cudart(self) -> Any:
+        """No CUDA runtime."""
+        return None
