@@ -19,7 +19,7 @@ EXTENDS = "extends"
 
 
 def root() -> Path:
-    """The repository, or what stands for it: an image has no checkout and names the folder in VERLOCK_ROOT."""
+    """The repository, or what stands for it: an image has no checkout, and names a folder in VERLOCK_ROOT."""
     given = os.environ.get("VERLOCK_ROOT")
     return Path(given).resolve() if given else Path(__file__).resolve().parents[2]
 

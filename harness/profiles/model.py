@@ -119,6 +119,8 @@ class Software(Model):
     """What builds them; locked with hashes into ``build.lock``."""
     exclude_newer: Instant
     """Nothing that was uploaded later is seen, so the same lock comes out on any day."""
+    exclude_newer_tools: Instant | None = None
+    """The same for the development tools, which may be newer than what they test."""
     macos_floor: Version | None = None
     """Oldest macOS that the wheels are chosen for."""
     differs: dict[Text, Text] = {}

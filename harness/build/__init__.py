@@ -1,0 +1,1 @@
+"""Host side: from a profile to rendered files, locks, and an environment made from a lock."""
