@@ -29,6 +29,7 @@ from harness.profiles import LockTarget, Profile, root
 
 MARKER = "verlock-environment.json"
 Group = Literal["dev"]
+WHEELS = ("--only-binary", ":all:")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,34 +155,25 @@ def _install(plan: Plan, output: Output) -> None:
     index = resolve.torch_index(plan.target, where_from)
     single = plan.path / "torch.lock"
     files.write(single, torch.text)
-    # Alone, since its index is for torch only: with it beside the default one, others would come from there too.
-    arguments = [
-        "pip",
-        "install",
-        "--python",
-        plan.python,
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary",
-        ":all:",
-    ]
-    extra = ["--default-index", index] if index else []
+    # Alone: with its index beside the default one, other packages would come from there too.
+    hashed: list[str | Path] = ["--python", plan.python, "--no-deps", "--require-hashes", *WHEELS]
+    own_index: list[str | Path] = ["--default-index", index] if index else []
     hidden = {name: value for name, value in environment.items() if not index or name != "UV_INDEX"}
-    _uv([*arguments, *extra, "-r", single], hidden, f"installing torch {torch.version}")
+    _uv(["pip", "install", *hashed, *own_index, "-r", single], hidden, f"installing torch {torch.version}")
     single.unlink()
     output.line(f"  {sum(map(len, pins)) - 1} more packages")
     _uv(_sync(plan), environment, f"installing {plan.profile.name}'s lock")
     for path in plan.locks:
         lockfile.check_seal(_read(path), file=files.shown(path))
     output.line("  verlock itself")
-    arguments = ["pip", "install", "--python", plan.python, "--no-deps", "--no-build-isolation", "--offline"]
-    _uv([*arguments, "--editable", root()], environment, "installing verlock itself")
+    local: list[str | Path] = ["--python", plan.python, "--no-deps", "--no-build-isolation", "--offline"]
+    _uv(["pip", "install", *local, "--editable", root()], environment, "installing verlock itself")
 
 
 def _sync(plan: Plan) -> list[str | Path]:
     """Install the locks whole; all from wheels, except what has none, whose build is held by hashes too."""
-    arguments: list[str | Path] = ["pip", "sync", "--python", plan.python, "--require-hashes"]
-    arguments += ["--only-binary", ":all:", "--build-constraints", plan.build]
+    arguments: list[str | Path] = ["pip", "sync", "--python", plan.python, "--require-hashes", *WHEELS]
+    arguments += ["--build-constraints", plan.build]
     for name in plan.profile.software.source_only:
         arguments += ["--no-binary", name]
     return [*arguments, *plan.locks]

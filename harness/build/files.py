@@ -78,10 +78,7 @@ def _current(path: Path) -> str | None:
 
 def _stale(path: Path, text: str, command: str) -> Problem:
     old = (_current(path) or "").splitlines()
-    lines = [
-        line
-        for line in difflib.unified_diff(old, text.splitlines(), "committed", "generated", n=0, lineterm="")
-    ]
+    lines = list(difflib.unified_diff(old, text.splitlines(), "committed", "generated", n=0, lineterm=""))
     more = f" (and {len(lines) - 8} more lines)" if len(lines) > 8 else ""
     return Problem(
         what="is not what its generator makes today" if path.exists() else "is missing",

@@ -95,16 +95,18 @@ def between(locks: Iterable[Locked]) -> list[Problem]:
                 continue
             used.add((lock.profile.name, pin.name))
             if pin.name not in lock.profile.software.differs:
-                problems.append(
-                    Problem(
-                        what=f"{pin.name} is {pin.version} here, and {theirs.version} in {other.profile.name}",
-                        where=f"{lock.file}:{pin.line}:{pin.name}",
-                        todo=f"agree on one version, or give the reason in software.differs of {lock.profile.name}",
-                    )
-                )
+                problems.append(_unexplained(lock, pin, other, theirs))
     return problems + [
         _idle(lock.profile, name) for lock in _one_each(ordered) for name in _idle_names(lock, used)
     ]
+
+
+def _unexplained(lock: Locked, pin: Pin, other: Locked, theirs: Pin) -> Problem:
+    return Problem(
+        what=f"{pin.name} is {pin.version} here, and {theirs.version} in {other.profile.name}",
+        where=f"{lock.file}:{pin.line}:{pin.name}",
+        todo=f"agree on one version, or say why in software.differs of profiles/{lock.profile.name}.yaml",
+    )
 
 
 def _one_each(locks: Iterable[Locked]) -> list[Locked]:

@@ -1,4 +1,4 @@
-"""One resolution: a profile's target in, the body of a lock out. The only part of locking that asks an index."""
+"""One resolution: a profile's target in, the body of a lock out. Here, and only here, an index is asked."""
 
 from __future__ import annotations
 
@@ -57,13 +57,11 @@ def project(name: str, dependencies: list[str], *, python: str, index: str | Non
     return "\n".join(lines) + "\n"
 
 
-def build_lock(profile: Profile, sources: Sources) -> str:
-    """The body of ``build.lock``: what builds the packages that have no wheel."""
-    given = project(
-        "build", list(profile.software.build_requirements), python=profile.software.python, index=None
-    )
-    arguments = ["--only-binary", ":all:"]
-    return _compile(given, profile, None, sources, arguments, {}, doing=f"locking {profile.name}'s build")
+def small_lock(profile: Profile, wanted: list[str], sources: Sources, *, cutoff: str) -> str:
+    """The body of a lock of one or two tools that are the same on every platform."""
+    given = project("tools", wanted, python=profile.software.python, index=None)
+    doing = f"locking {', '.join(wanted)} for {profile.name}"
+    return _compile(given, profile, None, sources, ["--only-binary", ":all:"], {}, doing=doing, cutoff=cutoff)
 
 
 def target_lock(profile: Profile, target: LockTarget, build: str, sources: Sources) -> str:
@@ -96,7 +94,7 @@ def target_lock(profile: Profile, target: LockTarget, build: str, sources: Sourc
 
 
 def dev_lock(profile: Profile, target: LockTarget, lock: str, build: str, sources: Sources) -> str:
-    """The body of the lock of development tools: pyproject's extras and test group, under the profile's pins."""
+    """The lock of the development tools: pyproject's extras and test group, under the profile's pins."""
     files = {"build.lock": build, "requirements.lock": lock}
     arguments = [
         "--extra",
@@ -201,7 +199,7 @@ def _with_own_torch(body: str, profile: Profile, target: LockTarget) -> str:
             f"torch {pin.version}: the wheel found here is none of those that the profile names",
             where=f"profiles/{profile.name}.yaml:software.targets",
             why=f"its sha256 is {', '.join(strange)}",
-            todo="remove that wheel from the folder or index, or, if it is the right one, add its hash to the profile",
+            todo="remove that wheel, or, if it is the right one, add its hash to the profile",
         )
     notes = [line for line in pin.text.splitlines() if "#" in line]
     hashes = [f"    --hash=sha256:{digest}" for digest in sorted(own)]

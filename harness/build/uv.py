@@ -120,9 +120,9 @@ def explain(stderr: str, *, doing: str) -> VerlockError:
     ):
         address = re.search(r"https?://[^\s`)]+", stderr)
         return LockError(
-            f"{doing}: the package index does not answer: {_without_secrets(address[0]) if address else 'address unknown'}",
+            f"{doing}: no answer from {_without_secrets(address[0]) if address else 'the package index'}",
             why=_last_cause(stderr),
-            todo="check the network; a mirror is set with PIP_INDEX_URL or UV_DEFAULT_INDEX, a folder of wheels with PIP_FIND_LINKS",
+            todo="check the network; PIP_INDEX_URL sets a mirror, PIP_FIND_LINKS a folder of wheels",
         )
     if re.search(
         r"No interpreter found|No virtual environment found|failed to download.*python", text, re.IGNORECASE

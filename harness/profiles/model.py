@@ -117,6 +117,8 @@ class Software(Model):
     """Packages without any wheel, with the reason; all others must come as wheels."""
     build_requirements: tuple[Text, ...] = ()
     """What builds them; locked with hashes into ``build.lock``."""
+    installer: Text
+    """The uv that installs into the image; locked with hashes into ``installer.lock``."""
     exclude_newer: Instant
     """Nothing that was uploaded later is seen, so the same lock comes out on any day."""
     exclude_newer_tools: Instant | None = None
