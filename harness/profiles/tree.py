@@ -11,6 +11,8 @@ import yaml
 from harness.errors import Problem, ProfileError
 
 Path_ = tuple[str | int, ...]
+REASON = "reason"
+"""What carries a reason is replaced whole: an old reason would not fit a new value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +178,7 @@ def _merge(
     result = dict(base)
     for key, value in top.items():
         here = (*path, key)
-        if isinstance(value, dict) and isinstance(result.get(key), dict):
+        if isinstance(value, dict) and isinstance(result.get(key), dict) and REASON not in result[key]:
             places[here] = new.get(here, places[here])
             result[key] = _merge(result[key], value, here, places, new)
             continue
