@@ -7,7 +7,6 @@ environment cannot be read.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -35,10 +34,10 @@ class Ended:
 class Members:
     """Finds a run's processes again and again, reading each environment as seldom as possible."""
 
-    def __init__(self, run_id: str) -> None:
-        """``run_id`` is the value that the run's processes carry."""
+    def __init__(self, run_id: str, *, with_self: bool = False) -> None:
+        """``run_id`` is what the run's processes carry; ``with_self`` adds this one and its descendants."""
         self._run_id = run_id
-        self._ours: set[psutil.Process] = set()
+        self._ours: set[psutil.Process] = {psutil.Process()} if with_self else set()
         self._others: set[psutil.Process] = set()
 
     def find(self) -> list[psutil.Process]:
@@ -147,9 +146,3 @@ def _end(targets: list[psutil.Process], *, grace: float) -> list[Ended]:
 def _signal(process: psutil.Process, *, kill: bool) -> None:
     with suppress(psutil.Error):
         process.kill() if kill else process.terminate()
-
-
-def own_family() -> list[psutil.Process]:
-    """Return this process and all its descendants."""
-    here = psutil.Process(os.getpid())
-    return [here, *(child for child in here.children(recursive=True) if _is_live(child))]

@@ -17,10 +17,11 @@ from typing import Self
 import psutil
 
 from harness.evidence.model import Resources, Seen
-from harness.evidence.processes import Members, name_of, own_family
+from harness.evidence.processes import Members, name_of
 
 _TICK_SECONDS = 1.0
-_BUDGET = 0.02  # of one core; listing processes comes on top, the whole stays under 3 %.
+# Shares of one core: together below 3 %.
+_READING_BUDGET, _LISTING_BUDGET = 0.018, 0.009
 _NEW_HIGH = 1.05
 _LINUX = sys.platform == "linux"
 
@@ -30,7 +31,7 @@ class Sampler:
 
     def __init__(self, run_id: str) -> None:
         """Watch this process with its descendants, and all that carry ``run_id``."""
-        self._members = Members(run_id)
+        self._members = Members(run_id, with_self=True)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="verlock-sampler", daemon=True)
@@ -46,7 +47,7 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take a last reading and stop."""
+        """Stop watching."""
         self.stop()
 
     def start(self) -> Self:
@@ -75,26 +76,26 @@ class Sampler:
     def _loop(self) -> None:
         began, next_reading, highest_rss = time.thread_time(), 0.0, 0
         while not self._stop.is_set():
-            processes = self._family()
+            tick = time.thread_time()
+            processes = self._members.find()
+            self._note(processes)
             rss = sum(_rss(process) for process in processes)
+            listing = time.thread_time() - tick
             now = time.monotonic()
             if now >= next_reading or rss > highest_rss * _NEW_HIGH:
-                cost = self._read(processes)
-                next_reading = now + cost / _BUDGET
+                next_reading = now + self._read(processes) / _READING_BUDGET
             highest_rss = max(highest_rss, rss)
             with self._lock:
                 self._cpu = time.thread_time() - began
-            self._stop.wait(max(_TICK_SECONDS, (time.thread_time() - began - self._cpu) / _BUDGET))
+            self._stop.wait(max(_TICK_SECONDS, listing / _LISTING_BUDGET))
 
-    def _family(self) -> list[psutil.Process]:
-        found = {process.pid: process for process in [*own_family(), *self._members.find()]}
+    def _note(self, processes: list[psutil.Process]) -> None:
         with self._lock:
-            for pid, process in found.items():
+            for process in processes:
                 name = name_of(process)
                 # A Ray worker is IDLE before and after its work: keep the name that says more.
-                if name != "?" and not (pid in self._seen and "IDLE" in name):
-                    self._seen[pid] = name
-        return list(found.values())
+                if name != "?" and not (process.pid in self._seen and "IDLE" in name):
+                    self._seen[process.pid] = name
 
     def _read(self, processes: list[psutil.Process]) -> float:
         """Take one reading; returns the CPU seconds that it cost."""

@@ -1,0 +1,109 @@
+"""The report: one page that needs nothing from elsewhere, for every way in which a run can end."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.evidence import events, report
+from harness.evidence.model import Failure, Resources, Seen
+from harness.evidence.plot import line_plot
+from harness.evidence.record import RunRecord
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> RunRecord:
+    return RunRecord.create(tmp_path / "runs", profile="cpu", command=["verlock", "climb"])
+
+
+def test_a_full_run(record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in record.environment().items():
+        monkeypatch.setenv(name, value)
+    record.rung_started("env")
+    record.rung_passed("env", "all distributions match", details={"distributions": 214})
+    lines = [{"step": n, "data": {"critic/score/mean": n / 10, "actor/grad_norm": None}} for n in range(1, 5)]
+    (record.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (record.folder / "precision.json").write_text('{"bf16": 0}')
+    events.emit("patch", name="gloo_backend", outcome="applied", reason="torch refuses the duplicate")
+    events.emit("patch", name="gloo_backend", outcome="applied")
+    record.update(
+        versions={"torch": "2.13.0+cpu"},
+        fingerprint={"environment": "ab" * 32},
+        resources=Resources(
+            peak_pss_bytes=3 << 30,
+            samples=4,
+            peak_by_title={"raylet": 1 << 20},
+            processes=[Seen(pid=1, title="raylet")],
+        ),
+    )
+    record.finish("passed", 0)
+    page = report.write(record.folder).read_text()
+    for text in (
+        "Passed",
+        "all distributions match",
+        "Mean reward",
+        "gloo_backend",
+        "3.00 GiB",
+        "2.13.0+cpu",
+        "ab" * 32,
+        "bf16",
+    ):
+        assert text in page
+    assert "Actor gradient norm" not in page  # Only nulls: nothing to draw.
+    assert page.count("<svg") == 1
+
+
+def test_it_loads_nothing_and_runs_nothing(record: RunRecord) -> None:
+    page = report.render(record.folder)
+    assert not re.search(r"https?://|<script|<link|src=|@import|url\(", page)
+
+
+def test_text_from_a_log_is_not_markup(record: RunRecord) -> None:
+    record.rung_started("ppo")
+    record.rung_failed(
+        "ppo", Failure(failure_class="backend", signature="<b>", cause="<script>alert(1)</script>")
+    )
+    record.finish("failed", 22)
+    page = report.render(record.folder)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "exit code 22" in page
+
+
+def test_a_killed_run_says_so(record: RunRecord) -> None:
+    record.rung_started("env")
+    page = report.render(record.folder)
+    assert "Interrupted" in page
+    assert "did not write an end" in page
+
+
+def test_a_run_without_any_rung(record: RunRecord) -> None:
+    record.finish("failed", 10)
+    assert "No rung was started" in report.render(record.folder)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(1, 0.5)],
+        [(1, 2.0), (2, 2.0)],
+        [(1, float("nan")), (2, 1e-9), (3, float("inf")), (4, 2e-9)],
+        [(step, step**2.0) for step in range(1, 200)],
+    ],
+)
+def test_plots_are_well_formed(points: list[tuple[int, float]]) -> None:
+    drawn = ET.fromstring(line_plot(points, name='a < "b"'))
+    finite = [value for _, value in points if math.isfinite(value)]
+    assert len(drawn.findall("g")) == len(finite)
+    for circle in drawn.iter("circle"):
+        assert 0 <= float(circle.attrib["cx"]) <= 300
+        assert 0 <= float(circle.attrib["cy"]) <= 130
+
+
+def test_nothing_to_plot() -> None:
+    assert line_plot([(1, float("nan"))], name="x") == ""
