@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,11 +19,11 @@ from harness.errors import VerlockError
 class Output:
     """One process's way of speaking, chosen once on the command line."""
 
-    def __init__(self, *, as_json: bool = False) -> None:
-        """With ``as_json`` everything for people goes to standard error."""
+    def __init__(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
+        """With ``as_json`` everything for people goes to standard error; ``file`` overrides where it goes."""
         self.as_json = as_json
         # soft_wrap: a log line that is cut at 80 columns on a pipe cannot be searched for.
-        self.console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=as_json, file=file, highlight=False, soft_wrap=True)
 
     def line(self, text: str, *, style: str | None = None) -> None:
         """Print one line, flushed, so that a pipe sees progress as it happens."""

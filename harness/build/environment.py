@@ -163,7 +163,7 @@ def _install(plan: Plan, output: Output) -> None:
     single.unlink()
     output.line(f"  {sum(map(len, pins)) - 1} more packages")
     _uv(_sync(plan), environment, f"installing {plan.profile.name}'s lock")
-    for path in plan.locks:
+    for path in (*plan.locks, plan.build):
         lockfile.check_seal(_read(path), file=files.shown(path))
     output.line("  verlock itself")
     local: list[str | Path] = ["--python", plan.python, "--no-deps", "--no-build-isolation", "--offline"]

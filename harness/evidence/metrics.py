@@ -16,8 +16,9 @@ from harness.errors import RecordError
 from harness.evidence.files import explain
 
 Value = float | int | str | bool | None
-# Times and memory differ between any two runs and say nothing about the mathematics.
-TIMING = ("timing_s/", "timing_per_token_ms/", "perf/", "timing/")
+# Times and memory differ between any two runs and say nothing about the mathematics. Whole parts of a
+# name count: verl logs actor/perf/cpu_memory_used_gb as well as perf/throughput.
+TIMING = ("timing_s", "timing_per_token_ms", "perf", "timing")
 ABSENT = "absent"
 
 
@@ -77,13 +78,13 @@ def keys(steps: Iterable[Step]) -> list[str]:
 def difference(a: Sequence[Step], b: Sequence[Step], *, ignore: Sequence[str] = TIMING) -> Difference | None:
     """Return the first place where two runs differ by a single bit, or ``None``.
 
-    Order: by step, then by key. Keys that begin with one of ``ignore`` are left out.
+    Order: by step, then by key. Keys with one of ``ignore`` among their parts are left out.
     """
     left, right = ({step.step: step.values for step in steps} for steps in (a, b))
     for step in sorted(left.keys() | right.keys()):
         ours, theirs = left.get(step, {}), right.get(step, {})
         for key in sorted(ours.keys() | theirs.keys()):
-            if key.startswith(tuple(ignore)):
+            if not set(ignore).isdisjoint(key.split("/")):
                 continue
             one, other = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             if _bits(one) != _bits(other):

@@ -6,13 +6,14 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from harness.adapt import names
 from harness.adapt.anchors import Anchor
 from harness.adapt.patch import Patch, acted
 from harness.adapt.settings import Settings
 
 MODULE = "verl.workers.engine.fsdp.transformer_impl"
-SEED_NAME = "engine-seed"
-PIN_NAME = "offload-without-pinning"
+SEED_NAME = names.ENGINE_SEED
+PIN_NAME = names.OFFLOAD_WITHOUT_PINNING
 
 
 def _apply_seed(module: ModuleType, _settings: Settings) -> None:

@@ -6,11 +6,12 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from harness.adapt import names
 from harness.adapt.anchors import Anchor
 from harness.adapt.patch import Patch, acted
 from harness.adapt.settings import Settings
 
-NAME = "process-group-backend"
+NAME = names.PROCESS_GROUP_BACKEND
 
 
 def _apply(module: ModuleType, _settings: Settings) -> None:

@@ -6,11 +6,12 @@ import functools
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from harness.adapt import names
 from harness.adapt.anchors import Anchor
 from harness.adapt.patch import Patch, acted
 from harness.adapt.settings import Settings
 
-NAME = "value-head-attention"
+NAME = names.VALUE_HEAD_ATTENTION
 HARD_CODED = "flash_attention_2"
 
 

@@ -1,0 +1,8 @@
+"""The patches' names, for a command line that must not import verl to check a word."""
+
+PROCESS_GROUP_BACKEND = "process-group-backend"
+ENGINE_SEED = "engine-seed"
+VALUE_HEAD_ATTENTION = "value-head-attention"
+OFFLOAD_WITHOUT_PINNING = "offload-without-pinning"
+
+PATCH_NAMES = (PROCESS_GROUP_BACKEND, ENGINE_SEED, VALUE_HEAD_ATTENTION, OFFLOAD_WITHOUT_PINNING)

@@ -1,0 +1,30 @@
+"""Goes on in a profile's environment: the same command line, another interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from harness.build.environment import ensure
+from harness.console import Output
+from harness.profiles import load, root
+
+
+def enter(profile: str, arguments: list[str], *, source: Path | None, output: Output) -> NoReturn:
+    """Replace this process by ``verlock`` in the environment of ``profile``, made from its lock if need be.
+
+    ``source`` is a verl checkout that goes before the locked verl. The working directory stays.
+
+    Raises what :func:`harness.build.environment.ensure` raises.
+    """
+    python = ensure(load(profile), output=output)
+    # Tools of the environment come first on PATH; the caller's virtual environment is left.
+    variables = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONHOME"}}
+    variables["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
+    first = [str(source), str(root())] if source else [str(root())]
+    variables["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [os.environ.get("PYTHONPATH")])])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(python, [str(python), "-P", "-m", "harness", *arguments], variables)  # noqa: S606 - no shell

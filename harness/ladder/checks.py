@@ -1,0 +1,97 @@
+"""What a trainer run must show, as a pure function of its metrics and events.
+
+verl ends with exit code 0 when nothing was learnt, when weights never reached the rollout, and when
+everything was computed in bf16. These checks are what the rung means by "passed".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.errors import Problem
+from harness.evidence.metrics import Step
+
+PROBS_DIFF = "training/rollout_probs_diff_max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """``probs_tolerance`` is the highest difference of token probabilities between rollout and trainer;
+    none where the rollout is a mock. ``rewards_vary`` holds for the tiny task, whose reward is graded.
+    """
+
+    steps: int
+    critic: bool
+    probs_tolerance: float | None
+    rewards_vary: bool
+
+
+def problems(steps: Sequence[Step], digests: Sequence[str], expected: Expectation) -> list[Problem]:
+    """Everything that the run did not show. ``digests`` are those of the weights at the rollout server."""
+    found = []
+    if [step.step for step in steps] != list(range(1, expected.steps + 1)):
+        found.append(Problem(what=f"steps {[s.step for s in steps]} were logged, not 1 to {expected.steps}"))
+    for step in steps:
+        found += _gradients(step, expected)
+        found += _agreement(step, expected)
+        found += _rewards(step, expected)
+    return found + list(_weights(digests, expected))
+
+
+def _number(step: Step, key: str) -> float:
+    value = step.values.get(key)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _gradients(step: Step, expected: Expectation) -> Iterator[Problem]:
+    for key in ("actor/grad_norm", *(["critic/grad_norm"] if expected.critic else [])):
+        norm = _number(step, key)
+        if not (math.isfinite(norm) and norm > 0):
+            yield Problem(
+                what=f"step {step.step}: {key} is {norm}",
+                why="a gradient that is zero, not finite or not logged trains nothing",
+                todo="look at advantages and rewards of the step in metrics.jsonl",
+            )
+    for key in ("actor/pg_loss", "actor/kl_loss", "actor/entropy", *(["critic/vf_loss"] if expected.critic else [])):
+        if not math.isfinite(_number(step, key)):
+            yield Problem(what=f"step {step.step}: {key} is {step.values.get(key)}", why="it must be a finite number")
+
+
+def _agreement(step: Step, expected: Expectation) -> Iterator[Problem]:
+    if expected.probs_tolerance is None:
+        return
+    difference = _number(step, PROBS_DIFF)
+    if not difference < expected.probs_tolerance:
+        yield Problem(
+            what=f"step {step.step}: {PROBS_DIFF} is {difference:.3g}, not below {expected.probs_tolerance:g}",
+            why="rollout and trainer do not compute the same probabilities: bf16 or autocast in one of them "
+            "(measured 1.2e-4 on the tiny model), or weights that did not reach the rollout",
+            todo="look for dtype and mixed_precision in config.yaml, and for 'weights' in events.jsonl",
+        )
+
+
+def _rewards(step: Step, expected: Expectation) -> Iterator[Problem]:
+    low, high = _number(step, "critic/score/min"), _number(step, "critic/score/max")
+    if expected.rewards_vary and not low < high:
+        yield Problem(
+            what=f"step {step.step}: all rewards are {high}",
+            why="without differences in reward there is nothing to learn from",
+            todo="check the reward function with the reward rung",
+        )
+
+
+def _weights(digests: Sequence[str], expected: Expectation) -> Iterator[Problem]:
+    """One update before the first step, then one after each step, each with other bits."""
+    if len(digests) < expected.steps + 1:
+        yield Problem(
+            what=f"the rollout server took weights {len(digests)} times, not {expected.steps + 1}",
+            why="it must take them before the first step and after each step",
+        )
+    same = [number for number, pair in enumerate(zip(digests, digests[1:], strict=False), 1) if pair[0] == pair[1]]
+    if same:
+        yield Problem(
+            what=f"the weights did not change after step {', '.join(map(str, same))}",
+            why="the optimiser's step had no effect, or was not sent to the rollout",
+        )

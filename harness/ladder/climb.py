@@ -1,0 +1,134 @@
+"""Climbs the ladder: rung after rung, recorded as it happens, until the top or the first that fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.adapt.settings import Settings
+from harness.console import Output
+from harness.errors import InterruptedRunError, RungFailedError, VerlockError
+from harness.evidence import events
+from harness.evidence.model import Failure, Run
+from harness.evidence.record import RunRecord
+from harness.evidence.sampler import Sampler
+from harness.ladder import environment
+from harness.ladder.context import Context, Verified
+from harness.ladder.fingerprint import fingerprint
+from harness.ladder.options import ClimbOptions
+from harness.ladder.precision import write_precision
+from harness.ladder.quiet import captured
+from harness.profiles.load import load
+
+Step = tuple[str, Callable[[Context], Verified]]
+
+
+def climb(options: ClimbOptions, steps: Sequence[Step], output: Output, command: Sequence[str]) -> Run:
+    """Run ``steps`` in order under one record; returns the finished record.
+
+    The first that fails ends the climb: its error is recorded, then raised.
+    """
+    profile = load(options.profile)
+    settings = Settings(
+        device="cpu", attention=profile.numerics.attention, without_patches=options.without_patches
+    )
+    record = RunRecord.create(options.runs, profile=profile.name, command=command)
+    os.environ |= environment.variables(profile, settings, record)
+    try:
+        record.update(settings=_settings(options))
+        record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
+        with captured(record.folder / "output.log", output.console.file) as terminal, Sampler(record.id) as sampler:
+            context = Context(
+                options=options,
+                profile=profile,
+                settings=settings,
+                record=record,
+                sampler=sampler,
+                output=Output(as_json=output.as_json, file=terminal),
+            )
+            for name, function in steps:
+                _step(context, name, function)
+    except VerlockError as error:
+        interrupted = isinstance(error, InterruptedRunError)
+        _end(record, "interrupted" if interrupted else "failed", error)
+        raise
+    except KeyboardInterrupt:
+        told = InterruptedRunError("the climb was interrupted", todo="start it again; the record is kept")
+        _end(record, "interrupted", told)
+        raise told from None
+    _end(record, "passed", None)
+    return record.run
+
+
+def _settings(options: ClimbOptions) -> dict[str, object]:
+    return {
+        key: sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
+        for key, value in vars(options).items()
+        if value is None or isinstance(value, str | int | bool | tuple | frozenset)
+    } | {"verl_source": str(options.verl_source) if options.verl_source else None}
+
+
+def _step(context: Context, name: str, function: Callable[[Context], Verified]) -> None:
+    record, output = context.record, context.output
+    record.rung_started(name)
+    events.emit("rung_started", rung=name)
+    output.line(f"{name} ...")
+    began = time.monotonic()
+    try:
+        verified = function(context)
+    except VerlockError as error:
+        _failed(context, name, error)
+        raise
+    except Exception as error:  # torch, verl and the user's code raise anything
+        told = _unexpected(error, record.folder / "output.log")
+        _failed(context, name, told)
+        raise told from error
+    finally:
+        record.update(resources=context.sampler.resources())
+    seconds = time.monotonic() - began
+    record.rung_passed(name, verified.line, round(seconds, 3), verified.details)
+    events.emit("rung_passed", rung=name, seconds=round(seconds, 3))
+    output.line(f"  passed  {name:9} {seconds:6.1f} s  {verified.line}", style="green")
+
+
+def _failed(context: Context, name: str, error: VerlockError) -> None:
+    if isinstance(error, InterruptedRunError):
+        return
+    context.record.rung_failed(name, Failure.of(error))
+    events.emit("rung_failed", rung=name, error=type(error).__name__)
+    context.output.line(f"  failed  {name}", style="red")
+
+
+def _unexpected(error: Exception, log: Path) -> RungFailedError:
+    """A rung's own exception: its stack goes to the log, its place in verl to the user."""
+    with log.open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if f"{os.sep}verl{os.sep}" in f.filename] or list(frames)
+    return RungFailedError(
+        f"{type(error).__name__}: {error}",
+        where=f"{inside[-1].filename}:{inside[-1].lineno}" if inside else None,
+        why="an exception in this process; the whole stack is in the log",
+        todo=f"read {log}",
+    )
+
+
+def _end(record: RunRecord, status: str, error: VerlockError | None) -> None:
+    """Complete the record: precision, the end, and the page made from all of it."""
+    from harness.evidence import report
+
+    code = 0 if error is None else error.exit_code
+    if error is not None and record.run.failure is None and status == "failed":
+        record.update(failure=Failure.of(error))
+    write_precision(record.folder)
+    record.finish("passed" if status == "passed" else "failed" if status == "failed" else "interrupted", code)
+    report.write(record.folder)
+
+
+def this_command() -> list[str]:
+    """The command line that started this process, for the record."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]

@@ -1,0 +1,79 @@
+"""``verlock climb`` inside an environment: words into options, a climb, and its result for people or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from harness.console import Output
+from harness.errors import OverrideError, Problem
+from harness.evidence.model import Run
+from harness.ladder import learn as learning
+from harness.ladder.climb import climb, this_command
+from harness.ladder.options import ORDER, Algorithm, ClimbOptions
+from harness.ladder.rungs import rung
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "first": ORDER,
+    "last": ORDER,
+    "rollout": ("hf", "mock"),
+    "algorithm": get_args(Algorithm),
+    "trainer": ("v1", "v0"),
+}
+_FLAGS = {"first": "--from", "last": "--to"}
+
+
+def parse(
+    *, trainer: str, without_patches: Sequence[str], overrides: Sequence[str], verl_source: Path | None, **given: Any
+) -> ClimbOptions:
+    """Check the words of the command line; every wrong one is reported."""
+    from harness.adapt.names import PATCH_NAMES
+
+    words = {**given, "trainer": trainer}
+    problems = [
+        Problem(
+            what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown", todo=f"one of: {', '.join(choices)}"
+        )
+        for name, choices in _CHOICES.items()
+        if words[name] not in choices
+    ]
+    problems += [
+        Problem(what=f"--without-patch {name} names no patch", todo=f"one of: {', '.join(PATCH_NAMES)}")
+        for name in without_patches
+        if name not in PATCH_NAMES
+    ]
+    problems += [
+        Problem(what=f"{text} is no Hydra override", todo="write key=value") for text in overrides if "=" not in text
+    ]
+    if problems:
+        raise OverrideError(*problems)
+    return ClimbOptions(
+        **given,
+        use_v1=trainer == "v1",
+        without_patches=frozenset(without_patches),
+        overrides=tuple(overrides),
+        verl_source=verl_source.expanduser().resolve() if verl_source else None,
+    )
+
+
+def run(output: Output, *, learn: bool, **words: Any) -> None:
+    """Climb and report. Raises what the climb raises; the record is complete by then."""
+    options = parse(**words)
+    options.reward_function()
+    if learn:
+        options = learning.options_for(options)
+        done = climb(options, learning.steps(options), output, this_command())
+    else:
+        done = climb(options, [(name, rung(name)) for name in options.rungs], output, this_command())
+    folder = options.runs / done.id
+    output.result({"run": str(folder), **done.model_dump(mode="json", by_alias=True)}, lambda: _tell(output, done, folder))
+
+
+def _tell(output: Output, done: Run, folder: Path) -> None:
+    peak = done.resources.peak_pss_bytes / 2**30
+    output.line(
+        f"passed: {len(done.rungs)} rungs in {done.seconds:.0f} s, peak memory of all processes {peak:.1f} GiB",
+        style="bold green",
+    )
+    output.line(f"record: {folder}/run.json, report.html, metrics.jsonl, output.log")

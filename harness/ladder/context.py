@@ -1,0 +1,55 @@
+"""What the rungs of one climb share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.adapt.settings import Settings
+from harness.console import Output
+from harness.evidence.record import RunRecord
+from harness.evidence.sampler import Sampler
+from harness.ladder.inputs import Inputs, prepare
+from harness.ladder.options import ClimbOptions
+from harness.profiles.model import Profile
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One climb: what was asked, where it is recorded, and what the rungs hand up to each other."""
+
+    options: ClimbOptions
+    profile: Profile
+    settings: Settings
+    record: RunRecord
+    sampler: Sampler
+    output: Output
+    responses: list[Any] = field(default_factory=list)
+    """What the ``rollout`` rung generated, for the ``reward`` rung to score."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder, absolute: children run elsewhere."""
+        return self.record.folder.absolute()
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """Model and data, made on first use."""
+        return prepare(self.options, self.folder / "inputs")
+
+    @cached_property
+    def workers(self) -> Any:
+        """verl's own training workers in this process, built on first use."""
+        from harness.ladder.workers import Workers
+
+        return Workers(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a rung verified: one line for people, and the numbers behind it."""
+
+    line: str
+    details: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,60 @@
+"""``env``: what is installed is what the lock says, and the patches fit this verl."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import distributions
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from harness.errors import EnvironmentDiffersError, Problem
+from harness.ladder.context import Context, Verified
+from harness.ladder.locked import pins
+
+CORE = ("verl", "torch", "ray", "transformers", "tensordict", "numpy")
+
+
+def climb(context: Context) -> Verified:
+    """Compare every installed distribution with the lock, import the core, evaluate each patch."""
+    expected = pins(context.profile)
+    installed = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
+    problems = list(_differences(expected, installed, overlay=context.options.verl_source is not None))
+    if problems:
+        raise EnvironmentDiffersError(*problems)
+    versions = {name: installed[name] for name in CORE}
+    context.record.update(versions=versions)
+    outcomes = _patches(context)
+    torch = importlib.import_module("torch")
+    names = [f"{name} {outcome}" for name, outcome in outcomes.items()]
+    return Verified(
+        line=f"{len(expected)} distributions as locked: verl {versions['verl']}, torch {torch.__version__}, "
+        f"ray {versions['ray']}; {len(names)} patches fit",
+        details={"patches": outcomes, "distributions": len(expected)},
+    )
+
+
+def _differences(expected: dict[str, str], installed: dict[str, str], *, overlay: bool) -> Any:
+    for name, version in sorted(expected.items()):
+        if overlay and name == "verl":
+            continue
+        found = installed.get(name)
+        if found != version:
+            yield Problem(
+                what=f"{name} is {'not installed' if found is None else f'version {found}'}, the lock says {version}",
+                todo="make the environment anew: verlock env --fresh",
+            )
+
+
+def _patches(context: Context) -> dict[str, str]:
+    """Import each patched module: the import hooks apply the patches and raise for one that is unfit."""
+    import verl  # noqa: F401 - imports the plug-in, which installs the hooks
+
+    from harness.adapt.patches import PATCHES
+    from harness.evidence import events
+
+    needed = [patch for patch in PATCHES if patch.when(context.settings)]
+    for patch in needed:
+        importlib.import_module(patch.module)
+    seen = [e for e in events.read(context.folder / "events.jsonl") if e["kind"] == "patch"]
+    return {patch.name: next(e["outcome"] for e in seen if e["patch"] == patch.name) for patch in needed}

@@ -1,0 +1,43 @@
+"""The environment variables of a trainer run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.adapt.settings import Settings
+from harness.evidence.record import RunRecord
+from harness.profiles.model import Profile
+
+# A variable that points a run at another cluster, or at a GPU list that Ray checks against its own
+# count ("Attempting to start raylet with 1 GPU, but CUDA_VISIBLE_DEVICES contains []").
+_NEVER = ("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "CUDA_VISIBLE_DEVICES")
+
+_ALWAYS = {
+    # One thread a process: sums of several threads round differently from run to run, and two cores
+    # are shared by five processes.
+    "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    # Ray folds equal lines of different workers into one; a record wants each.
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_COLOR_PREFIX": "0",
+}
+
+
+def variables(profile: Profile, settings: Settings, record: RunRecord) -> dict[str, str]:
+    """What the profile, the plug-in and the record set; the user's own plug-ins are kept after ours."""
+    own = settings.environment()
+    theirs = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]
+    modules = [own["VERL_USE_EXTERNAL_MODULES"], *theirs]
+    own["VERL_USE_EXTERNAL_MODULES"] = ",".join(dict.fromkeys(modules))
+    return _ALWAYS | profile.environment_variables() | own | record.environment()
+
+
+def child(added: Mapping[str, str], *, path: Path | None = None) -> dict[str, str]:
+    """This process's environment with ``added``, without what would lead a run astray."""
+    kept = {key: value for key, value in os.environ.items() if key not in _NEVER}
+    out = kept | dict(added)
+    if path is not None:
+        out["PYTHONPATH"] = os.pathsep.join([str(path), *filter(None, [out.get("PYTHONPATH")])])
+    return out

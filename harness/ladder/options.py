@@ -1,0 +1,63 @@
+"""What a climb was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import OverrideError
+
+RungName = Literal["env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo"]
+ORDER: tuple[RungName, ...] = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
+Algorithm = Literal["ppo", "grpo"]
+TINY = "tiny"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClimbOptions:
+    """``model`` and ``data`` are ``tiny`` or a path; ``reward`` is ``mock``, ``rule`` or ``PATH:FUNCTION``."""
+
+    profile: str = "cpu"
+    first: RungName = "env"
+    last: RungName = "ppo"
+    rollout: Literal["hf", "mock"] = "hf"
+    reward: str = "rule"
+    model: str = TINY
+    data: str = TINY
+    algorithm: Algorithm = "ppo"
+    use_v1: bool = False
+    seed: int = 1
+    steps: int = 4
+    verl_source: Path | None = None
+    without_patches: frozenset[str] = frozenset()
+    overrides: tuple[str, ...] = ()
+    runs: Path = Path("runs")
+
+    @property
+    def rungs(self) -> tuple[RungName, ...]:
+        """The rungs to climb, in order."""
+        first, last = ORDER.index(self.first), ORDER.index(self.last)
+        if first > last:
+            raise OverrideError(
+                f"--from {self.first} comes after --to {self.last}", todo=f"the order is {', '.join(ORDER)}"
+            )
+        return ORDER[first : last + 1]
+
+    def reward_function(self) -> tuple[Path, str] | None:
+        """File and function for verl's ``reward.custom_reward_function``; none for verl's own choice."""
+        ours = Path(__file__).parent.parent / "data" / "rewards.py"
+        if self.reward == "mock":
+            return ours, "mock"
+        if self.reward == "rule":
+            # A real data set is scored by verl's own rule for its data_source.
+            return (ours, "arithmetic") if self.data == TINY else None
+        path, _, function = self.reward.rpartition(":")
+        if not path or not function:
+            raise OverrideError(
+                f"--reward {self.reward} is no reward", todo="give mock, rule, or PATH:FUNCTION", where="--reward"
+            )
+        file = Path(path).expanduser().resolve()
+        if not file.is_file():
+            raise OverrideError(f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward")
+        return file, function

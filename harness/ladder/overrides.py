@@ -1,0 +1,93 @@
+"""The Hydra overrides of a trainer run: the profile's, then the rung's, then the user's.
+
+Later ones win. Each is one word of the command line that the real ``main_ppo`` is started with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import harness
+from harness.ladder.inputs import Inputs
+from harness.ladder.options import ClimbOptions
+from harness.profiles.model import Profile
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+AGENT_LOOPS = Path(harness.__file__).parent / "adapt" / "agent_loop.yaml"
+# The most rows that a generation batch has; a batch is padded to it (harness/adapt/rollout/generator.py).
+MOST_ROWS = 64
+
+
+def word(key: str, value: object) -> str:
+    """One override. JSON is Hydra's own notation for lists, numbers and booleans; strings go bare."""
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int) -> dict[str, object]:
+    """What a trainer rung sets: small, seeded, and with everything logged that its checks read."""
+    responses = inputs.batch * inputs.group
+    reward = options.reward_function()
+    settings: dict[str, object] = {
+        "data.train_files": str(inputs.train),
+        "data.val_files": str(inputs.val),
+        "data.train_batch_size": inputs.batch,
+        "data.max_prompt_length": inputs.prompt_length,
+        "data.max_response_length": inputs.response_length,
+        "data.seed": options.seed,
+        "data.train_max_samples": -1 if inputs.is_tiny else max(64, inputs.batch * steps),
+        "actor_rollout_ref.model.path": str(inputs.model),
+        f"{ROLLOUT}.name": rollout,
+        f"{ROLLOUT}.seed": options.seed,
+        f"{ROLLOUT}.n": inputs.group,
+        f"{ROLLOUT}.max_num_seqs": min(responses, MOST_ROWS),
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": responses,
+        f"{ROLLOUT}.calculate_log_probs": True,
+        f"{ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),
+        f"{ROLLOUT}.agent.default_agent_loop": "verlock_single_turn",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": responses,
+        f"{ACTOR}.ppo_mini_batch_size": max(inputs.batch // 2, 1),
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": max(responses // 2, 1),
+        f"{ACTOR}.optim.lr": 1e-3 if inputs.is_tiny else 1e-5,
+        f"{ACTOR}.use_kl_loss": True,
+        f"{ACTOR}.fsdp_config.seed": options.seed,
+        "trainer.total_training_steps": steps,
+        "trainer.total_epochs": 1000,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": -1,
+        "trainer.use_v1": options.use_v1,
+        "trainer.project_name": "verlock",
+        "trainer.experiment_name": options.profile,
+    }
+    if reward is not None:
+        settings |= {
+            "reward.custom_reward_function.path": str(reward[0]),
+            "reward.custom_reward_function.name": reward[1],
+        }
+    return settings | _algorithm(options, inputs)
+
+
+def _algorithm(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
+    if options.algorithm == "grpo":
+        return {"algorithm.adv_estimator": "grpo"}
+    return {
+        "algorithm.adv_estimator": "gae",
+        "critic.model.path": str(inputs.model),
+        "critic.ppo_micro_batch_size_per_gpu": max(inputs.batch // 2, 1),
+        "critic.optim.lr": 1e-3 if inputs.is_tiny else 1e-5,
+        "critic.fsdp.seed": options.seed,
+    }
+
+
+def words(profile: Profile, rung: Mapping[str, object], user: tuple[str, ...]) -> list[str]:
+    """All overrides as command-line words, each key once: a later layer replaces an earlier one."""
+    merged: dict[str, str] = {}
+    layers = [word(k, v) for k, v in {**profile.overrides(), **rung}.items()]
+    for text in [*layers, *user]:
+        key = text.split("=", 1)[0]
+        bare = key.lstrip("+~")
+        # `+key` and `key` name the same key; keep the user's spelling, else verl's struct check fails.
+        merged = {k: v for k, v in merged.items() if k.lstrip("+~") != bare}
+        merged[key] = text
+    return list(merged.values())

@@ -1,0 +1,62 @@
+"""``ppo``: the real trainer with a real rollout, and proof that it trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.errors import RungFailedError
+from harness.evidence.metrics import column
+from harness.ladder.checks import PROBS_DIFF, Expectation, problems
+from harness.ladder.context import Context, Verified
+from harness.ladder.overrides import for_rung
+from harness.ladder.tolerance import probs_tolerance
+from harness.ladder.trainer import Trained, train
+
+
+def climb(context: Context) -> Verified:
+    """Train some steps and check every one of them."""
+    if context.options.rollout == "mock":
+        return run(context, name="ppo", rollout="mock", folder=context.folder)
+    return run(context, name="ppo", rollout="hf", folder=context.folder)
+
+
+def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
+    """One trainer run with the given rollout and its checks."""
+    options, inputs = context.options, context.inputs
+    settings = for_rung(options, inputs, rollout=rollout, steps=options.steps)
+    trained = train(context, settings, name=name, steps=options.steps, folder=folder)
+    found = problems(
+        trained.steps,
+        trained.digests(),
+        Expectation(
+            steps=options.steps,
+            critic=options.algorithm == "ppo",
+            probs_tolerance=None if rollout == "mock" else probs_tolerance(is_tiny=inputs.is_tiny),
+            rewards_vary=inputs.is_tiny,
+        ),
+    )
+    if found:
+        raise RungFailedError(*found)
+    return Verified(line=_line(context, trained, rollout), details=_details(trained))
+
+
+def _line(context: Context, trained: Trained, rollout: str) -> str:
+    options = context.options
+    names = "actor, critic and reference" if options.algorithm == "ppo" else "actor and reference"
+    line = f"verl.trainer.main_ppo ({'v1' if options.use_v1 else 'v0'}): {len(trained.steps)} steps of {names} over Ray"
+    if rollout == "mock":
+        return f"{line}; rollout and reward are MOCKED: interfaces only"
+    worst = max(value for _, value in column(trained.steps, PROBS_DIFF))
+    return f"{line}; gradients flow, weights reach the rollout, probabilities agree to {worst:.1e} at every step"
+
+
+def _details(trained: Trained) -> dict[str, object]:
+    times = [value for _, value in column(trained.steps, "timing_s/step")]
+    return {
+        "command": trained.command,
+        "seconds": round(trained.seconds, 3),
+        "seconds_per_step": [round(value, 3) for value in times],
+        "probs_diff_max": [value for _, value in column(trained.steps, PROBS_DIFF)],
+        "reward_mean": [value for _, value in column(trained.steps, "critic/score/mean")],
+        "weight_digests": trained.digests(),
+    }

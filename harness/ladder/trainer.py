@@ -1,0 +1,129 @@
+"""Runs verl's own, unedited ``python -m verl.trainer.main_ppo`` and reads what it left."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import PatchUnfitError, RungFailedError, TrainerError
+from harness.evidence import events, metrics, output
+from harness.evidence.files import replace_text
+from harness.evidence.metrics import Step
+from harness.ladder import compose, environment
+from harness.ladder.activation import unproven
+from harness.ladder.cause import first_error
+from harness.ladder.context import Context
+from harness.ladder.overrides import words
+
+_STEP = re.compile(r"\bstep:(\d+) - ")
+# Ray's sockets lie below its session folder, and a Unix socket's path has at most 107 bytes.
+_RAY_FOLDER = "vl-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One trainer run that ended with exit code 0."""
+
+    steps: list[Step]
+    events: list[dict[str, Any]]
+    seconds: float
+    command: list[str]
+
+    def digests(self) -> list[str]:
+        """The digests of the weights that the first rollout server took, in order."""
+        return [e["digest"] for e in self.events if e["kind"] == "weights" and e.get("replica") == 0]
+
+
+def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int, folder: Path) -> Trained:
+    """Run the trainer with ``rung``'s settings and wait for its end.
+
+    ``folder`` takes ``config.yaml``, ``metrics.jsonl`` and ``tensorboard/``. Raises :class:`OverrideError`
+    before anything is started, :class:`TrainerError` or :class:`PatchUnfitError` when the run fails, and
+    :class:`RungFailedError` when a process of it ran without the plug-in.
+    """
+    user = context.options.overrides
+    config = compose.compose_config(words(context.profile, rung, user))
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
+    began = len(events.read(context.folder / "events.jsonl"))
+    ray = Path(tempfile.mkdtemp(prefix=_RAY_FOLDER))
+    try:
+        own = {**rung, "+ray_kwargs.ray_init._temp_dir": str(ray), "hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *words(context.profile, own, user)]
+        finished = _run(context, command, name=name, steps=steps, folder=folder)
+        seen = events.read(context.folder / "events.jsonl")[began:]
+        if finished.exit_code != 0 or finished.timed_out:
+            _keep_logs(ray, folder / "ray-logs")
+            raise _failure(context, finished, seen)
+    finally:
+        shutil.rmtree(ray, ignore_errors=True)
+    _prove_activation(context)
+    return Trained(
+        steps=metrics.read(folder / "metrics.jsonl"), events=seen, seconds=finished.seconds, command=command
+    )
+
+
+def _run(context: Context, command: Sequence[str], *, name: str, steps: int, folder: Path) -> output.Finished:
+    events.emit("trainer_started", rung=name, command=list(command))
+
+    def show(line: str) -> None:
+        found = _STEP.search(line)
+        if found:
+            context.output.line(f"  {name}: step {found[1]} of {steps}")
+
+    variables = environment.variables(context.profile, context.settings, context.record) | {
+        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
+        "TENSORBOARD_DIR": str(folder / "tensorboard"),
+    }
+    finished = output.run(
+        command, log=context.folder / "output.log", env=environment.child(variables), cwd=folder, on_line=show
+    )
+    events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
+    return finished
+
+
+def _keep_logs(ray: Path, target: Path) -> None:
+    """Ray's own logs of a failed run: what a dead worker said last is only there."""
+    logs = next(iter(ray.glob("session_2*/logs")), None)
+    if logs is not None:
+        shutil.copytree(logs, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+
+
+def _failure(context: Context, finished: output.Finished, seen: Sequence[Mapping[str, Any]]) -> Exception:
+    log = context.folder / "output.log"
+    unfit = next((e for e in seen if e["kind"] == "patch" and e["outcome"] == "unfit"), None)
+    if unfit is not None:
+        return PatchUnfitError(
+            f"patch {unfit['patch']} does not fit this verl",
+            where=str(log),
+            why=str(unfit.get("difference")),
+            todo=f"use the locked verl, or leave it out: --without-patch {unfit['patch']}",
+        )
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        cause = first_error(lines)
+    return TrainerError(
+        cause or f"main_ppo ended with exit code {finished.exit_code}",
+        where=str(log),
+        why=f"python -m verl.trainer.main_ppo ended with exit code {finished.exit_code}",
+        todo=f"read {log}; the workers' own logs are in the run folder under ray-logs",
+    )
+
+
+def _prove_activation(context: Context) -> None:
+    everything = events.read(context.folder / "events.jsonl")
+    missing = unproven(context.sampler.resources().processes, everything)
+    if missing:
+        names = ", ".join(f"{p.title} (pid {p.pid})" for p in missing)
+        raise RungFailedError(
+            f"{len(missing)} processes ran verl without the plug-in: {names}",
+            why="they left no line of activation in events.jsonl, so nothing is known about their dtype or patches",
+            todo="check that VERL_USE_EXTERNAL_MODULES reaches Ray's workers",
+        )
+
+
