@@ -109,7 +109,7 @@ class Software(Model):
     tensordict: Pin
     requirements: tuple[Text, ...]
     """Requirements beside the pins above, with floors; the date cut-off makes them one version."""
-    source_only: dict[Text, Text] = {}
+    source_only: dict[Text, Text] = Field(default_factory=dict)
     """Packages without any wheel, with the reason; all others must come as wheels."""
     build_requirements: tuple[Text, ...] = ()
     """What builds them; locked with hashes into ``build.lock``."""
@@ -121,7 +121,7 @@ class Software(Model):
     """The same for the development tools, which may be newer than what they test."""
     macos_floor: Version | None = None
     """Oldest macOS that the wheels are chosen for."""
-    differs: dict[Text, Text] = {}
+    differs: dict[Text, Text] = Field(default_factory=dict)
     """Packages whose version is not that of the other profiles, with the reason."""
     targets: tuple[LockTarget, ...]
 
@@ -185,9 +185,9 @@ class RunPolicy(Model):
     rollout: Literal["hf", "vllm"]
     overrides: dict[HydraKey, Setting]
     """Hydra keys of ``main_ppo``; ``+`` where the key is not in verl's own tree."""
-    on_cpu: dict[HydraKey, Setting] = {}
+    on_cpu: dict[HydraKey, Setting] = Field(default_factory=dict)
     """Laid on top where the run is on a CPU: always, or in a rehearsal of a GPU profile."""
-    env: dict[Variable, VariableSetting] = {}
+    env: dict[Variable, VariableSetting] = Field(default_factory=dict)
 
 
 class RecipeEntry(Model):
@@ -213,7 +213,7 @@ class Handoff(Model):
     shm_gib: Annotated[int, Field(ge=1)]
     time_limit: Annotated[str, StringConstraints(pattern=r"^\d{1,3}:[0-5]\d:[0-5]\d$")]
     queue: Text | None = None
-    volumes: dict[Text, Text] = {}
+    volumes: dict[Text, Text] = Field(default_factory=dict)
     """Path inside the container to what it is for; the host's path is given at hand-off."""
 
 

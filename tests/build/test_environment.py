@@ -138,6 +138,14 @@ def test_one_altered_digit(tiny: Miniature, name: str, number: int) -> None:
     assert environments(tiny) == []
 
 
+def test_the_builds_lock_is_sealed_too(tiny: Miniature) -> None:
+    """uv does not build again what it has in its cache, and would not look at the hashes."""
+    path = tiny.lock.with_name("build.lock")
+    path.write_text(path.read_text(encoding="utf-8").replace("sha256:5", "sha256:6"), encoding="utf-8")
+    with pytest.raises(LockError, match="altered"):
+        ensure()
+
+
 def test_a_mismatch_names_the_package(tiny: Miniature) -> None:
     tiny.alter("torch", 0)
     with pytest.raises(
