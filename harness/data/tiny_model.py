@@ -6,6 +6,7 @@ part that the trainer touches (grouped-query attention, rotary positions, RMS no
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from harness.data.folders import whole
 
 # Qwen2's own initializer_range. Uniform between plus and minus sqrt(3) times it has the same spread.
 _SPREAD = 0.02
-_HALF_WIDTH = _SPREAD * 3**0.5
+_HALF_WIDTH = _SPREAD * math.sqrt(3)
 
 
 def write(folder: Path, seed: int) -> Path:
