@@ -7,13 +7,13 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from harness.evidence.files import explain, replace_link, replace_text
-from harness.evidence.model import Failure, Run, Rung, Status
+from harness.evidence.model import Failure, Resources, Run, Rung, Status
 
 # Kept free in the run folder until the end, so that a run that filled the disk can still say so.
 # A record with seven rungs and a hundred versions is about 12 KB.
@@ -38,6 +38,7 @@ class RunRecord:
         self._lock = threading.RLock()
         self._clock = time.monotonic()
         self._rung_clock: dict[str, float] = {}
+        self._resources: Callable[[], Resources] | None = None
 
     @classmethod
     def create(cls, runs: Path, *, profile: str, command: Sequence[str]) -> Self:
@@ -94,6 +95,10 @@ class RunRecord:
             "VERLOCK_EVENTS": str(folder / "events.jsonl"),
             "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
         }
+
+    def watch(self, resources: Callable[[], Resources]) -> None:
+        """Take the resources from here at each write, such as ``record.watch(sampler.resources)``."""
+        self._resources = resources
 
     def rung_started(self, name: str) -> None:
         """Add the rung; on disk it reads ``interrupted`` until it ends."""
@@ -156,6 +161,8 @@ class RunRecord:
     def _change(self, **fields: Any) -> None:
         """Keep the change in memory even when it cannot be written: the next write carries it."""
         seconds = round(time.monotonic() - self._clock, 3)
+        if self._resources is not None:
+            fields.setdefault("resources", self._resources())
         self._run = Run.model_validate({**dict(self._run), "seconds": seconds, **fields})
         self._write()
 

@@ -62,12 +62,16 @@ class Sampler:
         return self.resources()
 
     def resources(self) -> Resources:
-        """Return the peaks and the processes seen so far, for the run record."""
+        """Return the peaks and the processes seen so far, for the run record.
+
+        Names that processes only had before they took their own (Ray's ``default_worker.py``) are left out.
+        """
         with self._lock:
+            names = set(self._seen.values())
             return Resources(
                 peak_pss_bytes=self._peak,
                 measure="pss" if _LINUX else "uss",
-                peak_by_title=dict(sorted(self._by_title.items())),
+                peak_by_title={name: used for name, used in sorted(self._by_title.items()) if name in names},
                 processes=[Seen(pid=pid, title=name) for pid, name in sorted(self._seen.items())],
                 samples=self._samples,
                 sampler_cpu_seconds=round(self._cpu, 3),

@@ -45,6 +45,15 @@ def test_a_run_that_passes(tmp_path: Path) -> None:
     assert sorted(path.name for path in record.folder.iterdir()) == ["run.json"]
 
 
+def test_resources_are_taken_at_each_write(tmp_path: Path) -> None:
+    record, peaks = create(tmp_path), iter([10, 20])
+    record.watch(lambda: Resources(peak_pss_bytes=next(peaks)))
+    record.rung_started("env")
+    assert load(record.folder).resources.peak_pss_bytes == 10
+    record.finish("passed", 0)
+    assert load(record.folder).resources.peak_pss_bytes == 20
+
+
 def test_the_file_has_the_fields_that_others_rely_on(tmp_path: Path) -> None:
     record = create(tmp_path)
     record.rung_started("ppo")
