@@ -73,7 +73,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         "patches": _patches(happened),
         "happened": sorted(Counter(str(event.get("kind")) for event in happened).items()),
         "processes": len({event.get("pid") for event in happened}),
-        "precision": _json(folder / "precision.json"),
+        "precision": _precision(folder / "precision.json"),
         "slowest": max((rung.seconds or 0.0 for rung in run.rungs), default=0.0),
     }
 
@@ -92,24 +92,37 @@ def _plots(steps: Sequence[Step]) -> list[dict[str, str]]:
 
 
 def _patches(happened: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a patch and outcome, with the number of processes that reported it."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    """One row a patch: its outcomes with the number of processes, and the places where it acted."""
+    rows: dict[str, dict[str, Any]] = {}
     for event in happened:
-        if event.get("kind") == "patch":
-            name, outcome = str(event.get("name")), str(event.get("outcome"))
-            row = rows.setdefault(
-                (name, outcome), {"name": name, "outcome": outcome, "why": "", "pids": set()}
-            )
-            row["why"] = str(event.get("reason") or event.get("why") or row["why"])
-            row["pids"].add(event.get("pid"))
-    return [rows[key] for key in sorted(rows)]
+        if event.get("kind") not in {"patch", "patch_acted"}:
+            continue
+        name = str(event.get("patch"))
+        row = rows.setdefault(
+            name, {"name": name, "outcomes": {}, "acted": set(), "places": set(), "differences": set()}
+        )
+        if event["kind"] == "patch":
+            row["outcomes"].setdefault(str(event.get("outcome")), set()).add(event.get("pid"))
+            row["differences"].update([str(event["difference"])] if event.get("difference") else [])
+        else:
+            row["acted"].add(event.get("pid"))
+            row["places"].add(_place(str(event.get("where"))))
+    return [rows[name] for name in sorted(rows)]
 
 
-def _json(path: Path) -> Any:
+def _place(where: str) -> str:
+    """Shorten ``/long/site-packages/verl/x.py:12`` to what is the same on every machine."""
+    return where.rpartition("site-packages/")[2]
+
+
+def _precision(path: Path) -> dict[str, Any]:
+    """What the file says beyond the patches, which have a table of their own."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
+        return {}
+    shown = document if isinstance(document, dict) else {"ledger": document}
+    return {key: value for key, value in shown.items() if key not in {"schema_version", "active", "patches"}}
 
 
 def _bytes(value: int) -> str:

@@ -29,8 +29,8 @@ def test_a_full_run(record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [{"step": n, "data": {"critic/score/mean": n / 10, "actor/grad_norm": None}} for n in range(1, 5)]
     (record.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (record.folder / "precision.json").write_text('{"bf16": 0}')
-    events.emit("patch", name="gloo_backend", outcome="applied", reason="torch refuses the duplicate")
-    events.emit("patch", name="gloo_backend", outcome="applied")
+    events.emit("patch", patch="gloo_backend", outcome="applied")
+    events.emit("patch_acted", patch="gloo_backend", where="/env/site-packages/verl/utils/distributed.py:93")
     record.update(
         versions={"torch": "2.13.0+cpu"},
         fingerprint={"environment": "ab" * 32},
@@ -43,6 +43,8 @@ def test_a_full_run(record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     record.finish("passed", 0)
     page = report.write(record.folder).read_text()
+    assert "applied: 1" in page
+    assert ">verl/utils/distributed.py:93<" in page
     for text in (
         "Passed",
         "all distributions match",
