@@ -11,8 +11,16 @@ from typing import Any
 
 from harness.evidence.model import Seen
 
-# TransferQueue's own actors (verl's v1 trainer) import torch but not verl; the agents are Ray's.
-WITHOUT_VERL = ("TransferQueueController", "SimpleStorageUnit", "DashboardAgent", "RuntimeEnvAgent")
+WITHOUT_VERL = (
+    # TransferQueue's actors (verl's v1 trainer) import torch, but not verl.
+    "TransferQueueController",
+    "SimpleStorageUnit",
+    # Ray's own agents.
+    "DashboardAgent",
+    "RuntimeEnvAgent",
+    # A function that verl ships by value (single_controller/ray/base.py); it asks for a port, no more.
+    "get_master_addr_port",
+)
 
 
 def runs_verl(title: str) -> bool:

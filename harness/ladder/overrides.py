@@ -65,6 +65,11 @@ def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int)
             "reward.custom_reward_function.path": str(reward[0]),
             "reward.custom_reward_function.name": reward[1],
         }
+    if options.use_v1:
+        settings |= {
+            "trainer.v1.sampler.custom_sampler.path": str(AGENT_LOOPS.with_name("replay_buffer.py")),
+            "trainer.v1.sampler.custom_sampler.name": "OrderedReplayBuffer",
+        }
     return settings | _algorithm(options, inputs)
 
 

@@ -14,14 +14,19 @@ ROOT = Path(__file__).parents[2]
 _WAYS = (["unshare", "-m"], ["unshare", "-Urm"], ["sudo", "-n", "unshare", "-m"])
 
 
-def python(code: str, *arguments: str | Path) -> list[str]:
-    """The command of a Python child that sees the repository."""
+def _command(code: str, *arguments: str | Path) -> list[str]:
     return [
         sys.executable,
         "-c",
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}",
         *map(str, arguments),
     ]
+
+
+@pytest.fixture
+def python() -> Callable[..., list[str]]:
+    """Make the command of a Python child that sees the repository, from code and arguments."""
+    return _command
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +59,7 @@ def on_small_disk(
         disk.mkdir()
         mount = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
         head = f"from pathlib import Path\ndisk = Path({str(disk)!r})\n"
-        command = [*_private_mounts, "sh", "-c", mount, str(disk), *python(head + code)]
+        command = [*_private_mounts, "sh", "-c", mount, str(disk), *_command(head + code)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     return run

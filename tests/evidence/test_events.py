@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.evidence import events
 from harness.evidence.titles import title
-from tests.evidence.conftest import ROOT, python
+
+ROOT = Path(__file__).parents[2]
+Python = Callable[..., list[str]]
 
 WRITER = """
 from harness.evidence import events
@@ -28,7 +31,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_eight_processes_write_only_whole_lines(log: Path) -> None:
+def test_eight_processes_write_only_whole_lines(python: Python, log: Path) -> None:
     children = [subprocess.Popen(python(WRITER, str(number))) for number in range(8)]
     assert [child.wait(timeout=60) for child in children] == [0] * 8
     found = events.read(log)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -14,9 +15,10 @@ import pytest
 
 from harness.errors import DiskFullError, RecordError
 from harness.evidence import output, processes
-from tests.evidence.conftest import python
 
 # A climb in small: runs a child that starts a helper, both deaf to SIGINT and SIGTERM.
+Python = Callable[..., list[str]]
+
 CLIMB = r'''
 import os
 from pathlib import Path
@@ -48,7 +50,7 @@ def wait_for(condition: object, *, seconds: float = 15.0) -> None:
         time.sleep(0.05)
 
 
-def test_output_is_appended_merged_and_passed_on(tmp_path: Path) -> None:
+def test_output_is_appended_merged_and_passed_on(python: Python, tmp_path: Path) -> None:
     log = tmp_path / "output.log"
     log.write_text("before\n")
     code = r"""
@@ -65,14 +67,14 @@ sys.exit(3)
     assert lines == ["one", "zwei ü", "99%", "end"]
 
 
-def test_a_large_output_is_complete(tmp_path: Path) -> None:
+def test_a_large_output_is_complete(python: Python, tmp_path: Path) -> None:
     log, count = tmp_path / "output.log", [0]
     code = "for n in range(100_000): print(n, 'x' * 50)"
     output.run(python(code), log=log, on_line=lambda _line: count.__setitem__(0, count[0] + 1))
     assert count[0] == 100_000 == log.read_bytes().count(b"\n")
 
 
-def test_a_daemon_that_keeps_the_pipe_does_not_hold_us(tmp_path: Path) -> None:
+def test_a_daemon_that_keeps_the_pipe_does_not_hold_us(python: Python, tmp_path: Path) -> None:
     code = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True); print('done')"
     run_id = f"daemon-{os.getpid()}"
     began = time.monotonic()
@@ -83,7 +85,7 @@ def test_a_daemon_that_keeps_the_pipe_does_not_hold_us(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_child_that_takes_too_long(tmp_path: Path) -> None:
+def test_a_child_that_takes_too_long(python: Python, tmp_path: Path) -> None:
     done = output.run(python("import time; time.sleep(60)"), log=tmp_path / "o", timeout=0.5, grace=2.0)
     assert done.timed_out
     assert done.exit_code != 0
@@ -96,7 +98,7 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot start /no/such/program" in (tmp_path / "o").read_text()
 
 
-def test_a_full_disk_ends_the_child() -> None:
+def test_a_full_disk_ends_the_child(python: Python) -> None:
     with pytest.raises(DiskFullError, match="write the output log"):
         output.run(
             python("import time; print('x', flush=True); time.sleep(60)"), log=Path("/dev/full"), grace=1.0
@@ -104,13 +106,13 @@ def test_a_full_disk_ends_the_child() -> None:
     assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written(python: Python, tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot write the output log"):
         output.run(python("pass"), log=tmp_path)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_a_deaf_tree(tmp_path: Path, signum: int) -> None:
+def test_ctrl_c_ends_a_deaf_tree(python: Python, tmp_path: Path, signum: int) -> None:
     log, run_id = tmp_path / "output.log", f"ctrlc-{os.getpid()}-{signum}"
     with subprocess.Popen(python(CLIMB, log, run_id), stdout=subprocess.PIPE, text=True) as climb:
         wait_for(lambda: log.exists() and log.read_text().count("deaf") == 2)
@@ -124,7 +126,7 @@ def test_ctrl_c_ends_a_deaf_tree(tmp_path: Path, signum: int) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux", reason="the kernel's tie is Linux's; elsewhere the next climb sweeps"
 )
-def test_a_killed_climb_takes_its_child_along(tmp_path: Path) -> None:
+def test_a_killed_climb_takes_its_child_along(python: Python, tmp_path: Path) -> None:
     log, run_id = tmp_path / "output.log", f"killed-{os.getpid()}"
     with subprocess.Popen(python(CLIMB, log, run_id)) as climb:
         wait_for(lambda: log.exists() and log.read_text().count("deaf") == 2)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,9 +15,10 @@ import pytest
 from harness.evidence import processes
 from harness.evidence.abandoned import sweep_abandoned
 from harness.evidence.sampler import Sampler, proportional
-from tests.evidence.conftest import python
 
 # A child of a child in a session of its own, whose parent has gone, and that ignores SIGTERM.
+Python = Callable[..., list[str]]
+
 ORPHAN = """
 import os, signal, time
 if os.fork() == 0:
@@ -45,7 +46,7 @@ def run_id() -> Iterator[str]:
     processes.sweep(name, grace=0.1)
 
 
-def test_sweep_ends_an_orphan_that_ignores_sigterm(run_id: str) -> None:
+def test_sweep_ends_an_orphan_that_ignores_sigterm(python: Python, run_id: str) -> None:
     done = subprocess.run(python(ORPHAN), env=environment(run_id), capture_output=True, text=True, check=True)
     orphan = psutil.Process(int(done.stdout))
     assert orphan.ppid() != os.getpid()
@@ -56,7 +57,7 @@ def test_sweep_ends_an_orphan_that_ignores_sigterm(run_id: str) -> None:
     assert processes.find(run_id) == []
 
 
-def test_sweep_leaves_other_runs_and_itself_alone(run_id: str) -> None:
+def test_sweep_leaves_other_runs_and_itself_alone(python: Python, run_id: str) -> None:
     other = f"{run_id}-other"
     with subprocess.Popen(python(HOLD, "1"), env=environment(other), stdout=subprocess.PIPE) as child:
         code = f"from harness.evidence.processes import sweep; print(sweep({run_id!r}))"
@@ -68,13 +69,13 @@ def test_sweep_leaves_other_runs_and_itself_alone(run_id: str) -> None:
         child.kill()
 
 
-def test_sweep_waits_for_those_that_leave_by_themselves(run_id: str) -> None:
+def test_sweep_waits_for_those_that_leave_by_themselves(python: Python, run_id: str) -> None:
     with subprocess.Popen(python("import time; time.sleep(0.6)"), env=environment(run_id)) as child:
         assert processes.sweep(run_id, patience=10.0) == []
         assert child.wait(timeout=5) == 0
 
 
-def test_a_killed_climb_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+def test_a_killed_climb_leaves_nothing_for_the_next(python: Python, tmp_path: Path) -> None:
     code = f"""
 import os, subprocess, sys
 from pathlib import Path
@@ -96,7 +97,7 @@ os.kill(os.getpid(), 9)
     assert sweep_abandoned(tmp_path) == {}
 
 
-def test_the_sampler_sums_all_processes_and_stays_cheap(run_id: str) -> None:
+def test_the_sampler_sums_all_processes_and_stays_cheap(python: Python, run_id: str) -> None:
     megabytes = 120
     holders = [
         subprocess.Popen(python(HOLD, str(megabytes << 20)), env=environment(run_id), stdout=subprocess.PIPE)
@@ -121,7 +122,7 @@ def test_the_sampler_sums_all_processes_and_stays_cheap(run_id: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PSS is Linux's")
-def test_shared_memory_is_counted_once(run_id: str) -> None:
+def test_shared_memory_is_counted_once(python: Python, run_id: str) -> None:
     code = """
 import mmap, os, time
 shared = mmap.mmap(-1, 200 << 20)

@@ -15,8 +15,8 @@ import pytest
 from harness.errors import DataError, RecordError
 from harness.evidence.model import Failure, Resources, load
 from harness.evidence.record import RunRecord
-from tests.evidence.conftest import python
 
+Python = Callable[..., list[str]]
 OnSmallDisk = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -122,7 +122,7 @@ for number in range(10_000):
 """
 
 
-def test_a_kill_at_any_moment_leaves_a_readable_record(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_leaves_a_readable_record(python: Python, tmp_path: Path) -> None:
     draw = random.Random(2)
     for _ in range(12):
         with subprocess.Popen(python(CLIMB, tmp_path / "runs"), stdout=subprocess.PIPE, text=True) as child:
