@@ -129,7 +129,8 @@ def _changed(paths: list[Path], output: Output) -> None:
 @app.command()
 def climb(
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Hydra overrides; the last word is yours.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Hydra overrides; the last word is yours."),
     ] = None,
     profile: Annotated[str, typer.Option(help="Hardware profile.")] = "cpu",
     last: Annotated[str, typer.Option("--to", help="Highest rung.")] = "ppo",
@@ -142,8 +143,12 @@ def climb(
     trainer: Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")] = "v1",
     seed: Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")] = 1,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")] = 4,
-    learn: Annotated[bool, typer.Option("--learn", help="Instead of the rungs: three seeds must learn a task.")] = False,
-    verl_source: Annotated[Path | None, typer.Option(help="A verl checkout to lay over the locked verl.")] = None,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="Instead of the rungs: three seeds must learn a task.")
+    ] = False,
+    verl_source: Annotated[
+        Path | None, typer.Option(help="A verl checkout to lay over the locked verl.")
+    ] = None,
     without_patch: Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")] = None,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
@@ -189,7 +194,8 @@ def _inside(profile: str) -> bool:
     wanted = load(profile)
     home = root() / "docker" / "rendered" / wanted.name
     return marker["profile"] == wanted.name and all(
-        hashlib.sha256((home / name).read_bytes()).hexdigest() == digest for name, digest in marker["locks"].items()
+        hashlib.sha256((home / name).read_bytes()).hexdigest() == digest
+        for name, digest in marker["locks"].items()
     )
 
 

@@ -16,7 +16,7 @@ from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentL
 from harness.adapt.rollout.sampling import derive_seed
 
 
-class SeededSingleTurnAgentLoop(SingleTurnAgentLoop):  # type: ignore[misc]  # verl ships no types
+class SeededSingleTurnAgentLoop(SingleTurnAgentLoop):
     """Registered through ``actor_rollout_ref.rollout.agent.agent_loop_config_path``."""
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:

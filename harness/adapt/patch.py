@@ -65,7 +65,9 @@ class Patch:
             events.emit("patch", patch=self.name, outcome="left out")
             return "left out"
         outcome, difference = self.evaluate(module)
-        events.emit("patch", patch=self.name, outcome=outcome, **({"difference": difference} if difference else {}))
+        events.emit(
+            "patch", patch=self.name, outcome=outcome, **({"difference": difference} if difference else {})
+        )
         if outcome == "unfit":
             raise unfit(self, difference)
         if outcome == "applied":
@@ -99,4 +101,6 @@ def install(patches: tuple[Patch, ...], settings: Settings) -> None:
     """Arrange for each patch that these settings need to run when its module is imported."""
     for patch in patches:
         if patch.when(settings):
-            wrapt.register_post_import_hook(lambda module, patch=patch: patch.run(module, settings), patch.module)
+            wrapt.register_post_import_hook(
+                lambda module, patch=patch: patch.run(module, settings), patch.module
+            )

@@ -44,7 +44,9 @@ def _nothing(*_args: object, **_kwargs: object) -> None:
 def _device_module() -> ModuleType:
     """``torch.cpu`` completed by what verl calls on ``torch.cuda`` (grep ``get_torch_device()``)."""
     module = ModuleType("harness.adapt.cpu_device")
-    module.__dict__.update({name: getattr(torch.cpu, name) for name in dir(torch.cpu) if not name.startswith("__")})
+    module.__dict__.update(
+        {name: getattr(torch.cpu, name) for name in dir(torch.cpu) if not name.startswith("__")}
+    )
     module.__dict__.update(
         empty_cache=_nothing,
         ipc_collect=_nothing,
@@ -66,7 +68,7 @@ def _device_module() -> ModuleType:
 
 
 @PlatformRegistry.register(platform="cpu")
-class CpuPlatform(PlatformBase):  # type: ignore[misc]  # verl ships no types
+class CpuPlatform(PlatformBase):
     """verl's view of this machine's CPU."""
 
     def __init__(self) -> None:

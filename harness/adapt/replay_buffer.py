@@ -12,11 +12,14 @@ from typing import Any
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 
-class OrderedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl ships no types
+class OrderedReplayBuffer(ReplayBuffer):
     """For the ``sync`` trainer mode. verl does not hand DAPO's group filter to a custom sampler."""
 
     def _materialize_batch(
-        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
+        self,
+        partition_id: str,
+        selected_prompt_uids: list[str],
+        partition_snapshot: dict[str, dict[str, Any]],
     ) -> Any:
         """Sort by the prompt's place in the submitted batch, then by session and output.
 

@@ -39,7 +39,11 @@ class Settings:
         if self.device == "cpu":
             # EngineRegistry knows fsdp and fsdp2 for cuda and npu only (verl/workers/engine/base.py);
             # the engines themselves take their device from the platform.
-            variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VERL_ENGINE_VENDOR": "nvidia"}
+            variables |= {
+                "VERL_PLATFORM": "cpu",
+                "VERL_ENGINE_DEVICE": "cuda",
+                "VERL_ENGINE_VENDOR": "nvidia",
+            }
         return variables
 
 

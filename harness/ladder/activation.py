@@ -27,7 +27,9 @@ def runs_verl(title: str) -> bool:
     """Whether a process with this title has verl in it: the driver, and Ray actors and tasks."""
     if "verl.trainer.main_ppo" in title:
         return True
-    return title.startswith("ray::") and "IDLE" not in title and not any(name in title for name in WITHOUT_VERL)
+    return (
+        title.startswith("ray::") and "IDLE" not in title and not any(name in title for name in WITHOUT_VERL)
+    )
 
 
 def unproven(processes: Iterable[Seen], events: Iterable[Mapping[str, Any]]) -> list[Seen]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from harness.errors import Problem
 from harness.evidence.metrics import Step
@@ -18,8 +19,10 @@ PROBS_DIFF = "training/rollout_probs_diff_max"
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """``probs_tolerance`` is the highest difference of token probabilities between rollout and trainer;
-    none where the rollout is a mock. ``rewards_vary`` holds for the tiny task, whose reward is graded.
+    """What this run must show.
+
+    ``probs_tolerance`` is the highest difference of token probabilities between rollout and trainer; none
+    where the rollout is a mock. ``rewards_vary`` holds for the tiny task, whose reward is graded.
     """
 
     steps: int
@@ -54,9 +57,16 @@ def _gradients(step: Step, expected: Expectation) -> Iterator[Problem]:
                 why="a gradient that is zero, not finite or not logged trains nothing",
                 todo="look at advantages and rewards of the step in metrics.jsonl",
             )
-    for key in ("actor/pg_loss", "actor/kl_loss", "actor/entropy", *(["critic/vf_loss"] if expected.critic else [])):
+    for key in (
+        "actor/pg_loss",
+        "actor/kl_loss",
+        "actor/entropy",
+        *(["critic/vf_loss"] if expected.critic else []),
+    ):
         if not math.isfinite(_number(step, key)):
-            yield Problem(what=f"step {step.step}: {key} is {step.values.get(key)}", why="it must be a finite number")
+            yield Problem(
+                what=f"step {step.step}: {key} is {step.values.get(key)}", why="it must be a finite number"
+            )
 
 
 def _agreement(step: Step, expected: Expectation) -> Iterator[Problem]:
@@ -65,7 +75,8 @@ def _agreement(step: Step, expected: Expectation) -> Iterator[Problem]:
     difference = _number(step, PROBS_DIFF)
     if not difference < expected.probs_tolerance:
         yield Problem(
-            what=f"step {step.step}: {PROBS_DIFF} is {difference:.3g}, not below {expected.probs_tolerance:g}",
+            what=f"step {step.step}: {PROBS_DIFF} is {difference:.3g}, "
+            f"not below {expected.probs_tolerance:g}",
             why="rollout and trainer do not compute the same probabilities: bf16 or autocast in one of them "
             "(measured 1.2e-4 on the tiny model), or weights that did not reach the rollout",
             todo="look for dtype and mixed_precision in config.yaml, and for 'weights' in events.jsonl",
@@ -89,9 +100,9 @@ def _weights(digests: Sequence[str], expected: Expectation) -> Iterator[Problem]
             what=f"the rollout server took weights {len(digests)} times, not {expected.steps + 1}",
             why="it must take them before the first step and after each step",
         )
-    same = [number for number, pair in enumerate(zip(digests, digests[1:], strict=False), 1) if pair[0] == pair[1]]
+    same = [number for number, (before, after) in enumerate(pairwise(digests)) if before == after]
     if same:
         yield Problem(
-            what=f"the weights did not change after step {', '.join(map(str, same))}",
+            what=f"the weights did not change after update {', '.join(map(str, same))}",
             why="the optimiser's step had no effect, or was not sent to the rollout",
         )

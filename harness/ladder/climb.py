@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TextIO, cast
 
 from harness.adapt.settings import Settings
 from harness.console import Output
@@ -41,7 +42,10 @@ def climb(options: ClimbOptions, steps: Sequence[Step], output: Output, command:
     try:
         record.update(settings=_settings(options))
         record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
-        with captured(record.folder / "output.log", output.console.file) as terminal, Sampler(record.id) as sampler:
+        with (
+            captured(record.folder / "output.log", cast(TextIO, output.console.file)) as terminal,
+            Sampler(record.id) as sampler,
+        ):
             context = Context(
                 options=options,
                 profile=profile,
@@ -64,9 +68,13 @@ def climb(options: ClimbOptions, steps: Sequence[Step], output: Output, command:
     return record.run
 
 
-def _settings(options: ClimbOptions) -> dict[str, object]:
+def _settings(options: ClimbOptions) -> dict[str, Any]:
     return {
-        key: sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
+        key: sorted(value)
+        if isinstance(value, frozenset)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
         for key, value in vars(options).items()
         if value is None or isinstance(value, str | int | bool | tuple | frozenset)
     } | {"verl_source": str(options.verl_source) if options.verl_source else None}

@@ -25,7 +25,12 @@ _FLAGS = {"first": "--from", "last": "--to"}
 
 
 def parse(
-    *, trainer: str, without_patches: Sequence[str], overrides: Sequence[str], verl_source: Path | None, **given: Any
+    *,
+    trainer: str,
+    without_patches: Sequence[str],
+    overrides: Sequence[str],
+    verl_source: Path | None,
+    **given: Any,
 ) -> ClimbOptions:
     """Check the words of the command line; every wrong one is reported."""
     from harness.adapt.names import PATCH_NAMES
@@ -33,7 +38,8 @@ def parse(
     words = {**given, "trainer": trainer}
     problems = [
         Problem(
-            what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown", todo=f"one of: {', '.join(choices)}"
+            what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown",
+            todo=f"one of: {', '.join(choices)}",
         )
         for name, choices in _CHOICES.items()
         if words[name] not in choices
@@ -44,7 +50,9 @@ def parse(
         if name not in PATCH_NAMES
     ]
     problems += [
-        Problem(what=f"{text} is no Hydra override", todo="write key=value") for text in overrides if "=" not in text
+        Problem(what=f"{text} is no Hydra override", todo="write key=value")
+        for text in overrides
+        if "=" not in text
     ]
     if problems:
         raise OverrideError(*problems)
@@ -67,13 +75,17 @@ def run(output: Output, *, learn: bool, **words: Any) -> None:
     else:
         done = climb(options, [(name, rung(name)) for name in options.rungs], output, this_command())
     folder = options.runs / done.id
-    output.result({"run": str(folder), **done.model_dump(mode="json", by_alias=True)}, lambda: _tell(output, done, folder))
+    output.result(
+        {"run": str(folder), **done.model_dump(mode="json", by_alias=True)},
+        lambda: _tell(output, done, folder),
+    )
 
 
 def _tell(output: Output, done: Run, folder: Path) -> None:
     peak = done.resources.peak_pss_bytes / 2**30
     output.line(
-        f"passed: {len(done.rungs)} rungs in {done.seconds:.0f} s, peak memory of all processes {peak:.1f} GiB",
+        f"passed: {len(done.rungs)} rungs in {done.seconds:.0f} s; "
+        f"peak memory of all processes {peak:.1f} GiB",
         style="bold green",
     )
     output.line(f"record: {folder}/run.json, report.html, metrics.jsonl, output.log")

@@ -31,7 +31,7 @@ def compose_config(words: Sequence[str]) -> Any:
     with _tree() as compose:
         try:
             return compose(config_name="ppo_trainer", overrides=list(words))
-        except Exception as error:  # Hydra and OmegaConf share no base class
+        except Exception as error:  # noqa: BLE001 - Hydra and OmegaConf share no base class
             problems = [p for p in (_problem(compose, text) for text in words) if p]
             raise OverrideError(*(problems or [Problem(what=_first_line(error))])) from None
 

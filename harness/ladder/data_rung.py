@@ -18,12 +18,15 @@ def climb(context: Context) -> Verified:
     tokenizer = model_check.load_tokenizer(inputs.model)
     first = rows(inputs.train, 1)[0]
     rendered = chat_check.check(
-        first["prompt"], tokenizer=tokenizer, max_prompt_length=inputs.prompt_length, where=f"{inputs.train}:row 0"
+        first["prompt"],
+        tokenizer=tokenizer,
+        max_prompt_length=inputs.prompt_length,
+        where=f"{inputs.train}:row 0",
     )
     read = _as_verl_reads(context, tokenizer)
     return Verified(
-        line=f"{read} of {summary.rows} rows read by verl's RLHFDataset; the first prompt is {rendered.tokens} tokens "
-        "and the question survives the chat template",
+        line=f"{read} of {summary.rows} rows read by verl's RLHFDataset; "
+        f"the first prompt is {rendered.tokens} tokens and the question survives the chat template",
         details={"rows": summary.rows, "read": read, "first_prompt_tokens": rendered.tokens},
     )
 
@@ -34,12 +37,16 @@ def _as_verl_reads(context: Context, tokenizer: Any) -> int:
     config = context.workers.config.data
     try:
         dataset = RLHFDataset(
-            data_files=str(context.inputs.train), tokenizer=tokenizer, config=config, max_samples=config.train_max_samples
+            data_files=str(context.inputs.train),
+            tokenizer=tokenizer,
+            config=config,
+            max_samples=config.train_max_samples,
         )
         count, sample = len(dataset), dataset[0]
     except Exception as error:  # verl and datasets raise many kinds for bad rows
         raise DataError(
-            f"verl's RLHFDataset cannot read the file: {type(error).__name__}: {error}", where=str(context.inputs.train)
+            f"verl's RLHFDataset cannot read the file: {type(error).__name__}: {error}",
+            where=str(context.inputs.train),
         ) from error
     if count < context.inputs.batch:
         raise DataError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from importlib.metadata import distributions
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -18,7 +18,7 @@ CORE = ("verl", "torch", "ray", "transformers", "tensordict", "numpy")
 def climb(context: Context) -> Verified:
     """Compare every installed distribution with the lock, import the core, evaluate each patch."""
     expected = pins(context.profile)
-    installed = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
+    installed = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
     problems = list(_differences(expected, installed, overlay=context.options.verl_source is not None))
     if problems:
         raise EnvironmentDiffersError(*problems)
@@ -34,14 +34,15 @@ def climb(context: Context) -> Verified:
     )
 
 
-def _differences(expected: dict[str, str], installed: dict[str, str], *, overlay: bool) -> Any:
+def _differences(expected: dict[str, str], installed: dict[str, str], *, overlay: bool) -> Iterator[Problem]:
     for name, version in sorted(expected.items()):
         if overlay and name == "verl":
             continue
         found = installed.get(name)
         if found != version:
+            there = "not installed" if found is None else f"version {found}"
             yield Problem(
-                what=f"{name} is {'not installed' if found is None else f'version {found}'}, the lock says {version}",
+                what=f"{name} is {there}, the lock says {version}",
                 todo="make the environment anew: verlock env --fresh",
             )
 

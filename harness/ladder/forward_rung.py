@@ -42,7 +42,9 @@ def climb(context: Context) -> Verified:
     line = f"verl's ppo_loss {actor['loss']:.4f} on {details['tokens']} tokens is minus the mean advantage"
     if "critic" in details:
         line += f", its value_loss {details['critic']['loss']:.4f} the squared error"
-    return Verified(line=f"{line}; gradients finite, weights moved, all {context.profile.numerics.dtype}", details=details)
+    return Verified(
+        line=f"{line}; gradients finite, weights moved, all {context.profile.numerics.dtype}", details=details
+    )
 
 
 def _advantages(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -56,7 +58,8 @@ def _update_actor(workers: Any, tensors: dict[str, torch.Tensor]) -> dict[str, A
     old = batches.log_probs(workers.actor, tensors)
     advantages = _advantages(tensors)
     data = batches.unpadded(
-        tensors | {"old_log_probs": old, "ref_log_prob": old, "advantages": advantages}, **_one_batch(len(old))
+        tensors | {"old_log_probs": old, "ref_log_prob": old, "advantages": advantages},
+        **_one_batch(len(old)),
     )
     before = _checksum(workers.actor)
     metrics = _metrics(workers.actor.train_mini_batch(data))
@@ -107,14 +110,18 @@ def _judge(
         problems.append(
             Problem(
                 what=f"verl's {name} is {loss:.6f}, but must be {expected:.6f} on the first update",
-                why="with unchanged weights every ratio is 1: sign, mask or normalisation of the loss is wrong",
+                why="with unchanged weights every ratio is 1: its sign, mask or normalisation is wrong",
                 todo="read verl/workers/utils/losses.py and core_algos.py as they are installed",
             )
         )
     if not (math.isfinite(norm) and norm > 0):
-        problems.append(Problem(what=f"the gradient norm of the {name} is {norm}", why="nothing can be trained"))
+        problems.append(
+            Problem(what=f"the gradient norm of the {name} is {norm}", why="nothing can be trained")
+        )
     if _checksum(worker) == before:
-        problems.append(Problem(what=f"the optimiser's step on the {name} changed no weight", why="is its rate 0?"))
+        problems.append(
+            Problem(what=f"the optimiser's step on the {name} changed no weight", why="is its rate 0?")
+        )
     return {"loss": loss, "expected": expected, "grad_norm": norm, "problems": problems}
 
 

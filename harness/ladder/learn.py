@@ -59,10 +59,14 @@ def settings(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
 
 
 def _learn(context: Context, options: ClimbOptions) -> Verified:
-    folder = context.folder if options.seed == context.options.seed else context.folder / f"seed-{options.seed}"
+    folder = (
+        context.folder if options.seed == context.options.seed else context.folder / f"seed-{options.seed}"
+    )
     inputs = _inputs(options, folder / "inputs")
     seeded = replace(context, options=options)
-    trained = train(seeded, settings(options, inputs), name=f"learn-{options.seed}", steps=options.steps, folder=folder)
+    trained = train(
+        seeded, settings(options, inputs), name=f"learn-{options.seed}", steps=options.steps, folder=folder
+    )
     rewards = [value for _, value in column(trained.steps, "critic/score/mean")]
     first, last = fmean(rewards[:WINDOW]), fmean(rewards[-WINDOW:])
     if len(rewards) != options.steps or not last - first >= LEAST_GAIN:
@@ -70,11 +74,12 @@ def _learn(context: Context, options: ClimbOptions) -> Verified:
             f"seed {options.seed}: mean reward went from {first:.3f} to {last:.3f} in {len(rewards)} steps, "
             f"a gain of {last - first:+.3f}, not {LEAST_GAIN}",
             where=str(folder / "metrics.jsonl"),
-            why="the reward function, the sign of the advantages, the learning rate or the loss does not teach "
-            "what the reward asks for",
-            todo="compare critic/advantages, actor/grad_norm and actor/lr in metrics.jsonl with a run that learns",
+            why="reward function, sign of the advantages, learning rate or loss do not teach what the "
+            "reward asks for",
+            todo="compare critic/advantages, actor/grad_norm and actor/lr with those of a run that learns",
         )
     return Verified(
-        line=f"seed {options.seed}: mean reward {first:.3f} in the first {WINDOW} steps, {last:.3f} in the last",
+        line=f"seed {options.seed}: mean reward {first:.3f} in the first {WINDOW} steps, "
+        f"{last:.3f} in the last",
         details={"seed": options.seed, "rewards": rewards, "gain": last - first, "seconds": trained.seconds},
     )

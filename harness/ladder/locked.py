@@ -25,5 +25,7 @@ def pins(profile: Profile) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise LockError("the lock cannot be read", where=str(path), why=str(error), todo="run: nox -s lock") from error
+        raise LockError(
+            "the lock cannot be read", where=str(path), why=str(error), todo="run: nox -s lock"
+        ) from error
     return {match["name"].lower(): match["version"] for match in _PIN.finditer(text)}

@@ -16,7 +16,7 @@ TINY = "tiny"
 
 @dataclass(frozen=True, kw_only=True)
 class ClimbOptions:
-    """``model`` and ``data`` are ``tiny`` or a path; ``reward`` is ``mock``, ``rule`` or ``PATH:FUNCTION``."""
+    """``model``, ``data``: ``tiny`` or a path. ``reward``: ``mock``, ``rule`` or ``PATH:FUNCTION``."""
 
     profile: str = "cpu"
     first: RungName = "env"
@@ -55,9 +55,13 @@ class ClimbOptions:
         path, _, function = self.reward.rpartition(":")
         if not path or not function:
             raise OverrideError(
-                f"--reward {self.reward} is no reward", todo="give mock, rule, or PATH:FUNCTION", where="--reward"
+                f"--reward {self.reward} is no reward",
+                todo="give mock, rule, or PATH:FUNCTION",
+                where="--reward",
             )
         file = Path(path).expanduser().resolve()
         if not file.is_file():
-            raise OverrideError(f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward")
+            raise OverrideError(
+                f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward"
+            )
         return file, function

@@ -43,11 +43,14 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
 def _line(context: Context, trained: Trained, rollout: str) -> str:
     options = context.options
     names = "actor, critic and reference" if options.algorithm == "ppo" else "actor and reference"
-    line = f"verl.trainer.main_ppo ({'v1' if options.use_v1 else 'v0'}): {len(trained.steps)} steps of {names} over Ray"
+    trainer = "v1" if options.use_v1 else "v0"
+    line = f"verl.trainer.main_ppo ({trainer}): {len(trained.steps)} steps of {names} over Ray"
     if rollout == "mock":
         return f"{line}; rollout and reward are MOCKED: interfaces only"
     worst = max(value for _, value in column(trained.steps, PROBS_DIFF))
-    return f"{line}; gradients flow, weights reach the rollout, probabilities agree to {worst:.1e} at every step"
+    return (
+        f"{line}; gradients flow, weights reach the rollout, probabilities agree to {worst:.1e} at every step"
+    )
 
 
 def _details(trained: Trained) -> dict[str, object]:

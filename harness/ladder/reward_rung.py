@@ -32,14 +32,14 @@ def climb(context: Context) -> Verified:
         raise RungFailedError(
             f"the reward function raised {type(error).__name__}: {error}",
             where=str(workers.config.reward.custom_reward_function.path or "verl's default reward"),
-            todo="call it on one row by hand; verl passes data_source, solution_str, ground_truth, extra_info",
+            todo="call it on one row; verl passes data_source, solution_str, ground_truth, extra_info",
         ) from error
     found = _problems(first, second)
     if found:
         raise RungFailedError(*found)
     kind = "mock reward" if context.options.reward == "mock" else "reward"
     return Verified(
-        line=f"{kind}: {len(first)} responses scored from {min(first):.3f} to {max(first):.3f}, twice the same",
+        line=f"{kind}: {len(first)} responses scored {min(first):.3f} to {max(first):.3f}, twice the same",
         details={"scores": first, "from_rollout": bool(context.responses)},
     )
 
@@ -58,5 +58,10 @@ def _problems(first: list[Any], second: list[Any]) -> list[Problem]:
     if bad:
         return [Problem(what=f"the reward function returned {bad[0]!r}", why="verl needs a finite number")]
     if first != second:
-        return [Problem(what="the reward function scores the same responses differently", why="runs cannot be compared")]
+        return [
+            Problem(
+                what="the reward function scores the same responses differently",
+                why="runs cannot be compared",
+            )
+        ]
     return []

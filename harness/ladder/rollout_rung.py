@@ -18,7 +18,7 @@ from harness.ladder.tolerance import probs_tolerance
 
 
 def climb(context: Context) -> Verified:
-    """Generate for a batch of prompts at once and one of them alone; compare with each other and the trainer."""
+    """Generate for a batch at once and one of it alone; compare both, and with the trainer."""
     from harness.adapt.rollout.batcher import Batcher
     from harness.adapt.rollout.generator import Request
     from harness.adapt.rollout.loader import load_hf
@@ -60,17 +60,23 @@ def climb(context: Context) -> Verified:
     if not difference < tolerance:
         found.append(
             Problem(
-                what=f"rollout and trainer differ by {difference:.3g} in a token's probability (limit {tolerance:g})",
-                why="one of them computes in another dtype or with another attention, or weights did not arrive",
+                what=f"a token's probability differs by {difference:.3g} between rollout and trainer "
+                f"(limit {tolerance:g})",
+                why="one of them has another dtype or another attention, or weights did not arrive",
             )
         )
     if found:
         raise RungFailedError(*found)
     tokens = sum(len(a.token_ids) for a in answers)
     return Verified(
-        line=f"{tokens} tokens for {len(answers)} prompts; probabilities agree with the trainer's to {difference:.1e}; "
-        "alone and batched are bit-equal",
-        details={"tokens": tokens, "probs_diff_max": difference, "tolerance": tolerance, "rows": generator.rows},
+        line=f"{tokens} tokens for {len(answers)} prompts; probabilities agree with the trainer's "
+        f"to {difference:.1e}; alone and batched are bit-equal",
+        details={
+            "tokens": tokens,
+            "probs_diff_max": difference,
+            "tolerance": tolerance,
+            "rows": generator.rows,
+        },
     )
 
 

@@ -54,7 +54,12 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     began = len(events.read(context.folder / "events.jsonl"))
     ray = Path(tempfile.mkdtemp(prefix=_RAY_FOLDER))
     try:
-        own = {**rung, "+ray_kwargs.ray_init._temp_dir": str(ray), "hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
+        own = {
+            **rung,
+            "+ray_kwargs.ray_init._temp_dir": str(ray),
+            "hydra.run.dir": str(folder),
+            "hydra.output_subdir": "null",
+        }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *words(context.profile, own, user)]
         finished = _run(context, command, name=name, steps=steps, folder=folder)
         seen = events.read(context.folder / "events.jsonl")[began:]
@@ -92,7 +97,9 @@ def _keep_logs(ray: Path, target: Path) -> None:
     """Ray's own logs of a failed run: what a dead worker said last is only there."""
     logs = next(iter(ray.glob("session_2*/logs")), None)
     if logs is not None:
-        shutil.copytree(logs, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+        shutil.copytree(
+            logs, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock")
+        )
 
 
 def _failure(context: Context, finished: output.Finished, seen: Sequence[Mapping[str, Any]]) -> Exception:
@@ -122,8 +129,6 @@ def _prove_activation(context: Context) -> None:
         names = ", ".join(f"{p.title} (pid {p.pid})" for p in missing)
         raise RungFailedError(
             f"{len(missing)} processes ran verl without the plug-in: {names}",
-            why="they left no line of activation in events.jsonl, so nothing is known about their dtype or patches",
+            why="they left no line of activation in events.jsonl: their dtype and patches are unknown",
             todo="check that VERL_USE_EXTERNAL_MODULES reaches Ray's workers",
         )
-
-

@@ -27,14 +27,14 @@ def _apply_seed(module: ModuleType, _settings: Settings) -> None:
         torch.manual_seed(self.engine_config.seed)
         return original(self)
 
-    module.FSDPEngine.initialize = initialize  # type: ignore[attr-defined]
+    module.FSDPEngine.initialize = initialize
 
 
 SEED = Patch(
     name=SEED_NAME,
     reason="a critic's value head starts from torch's global generator, which is random in each process",
-    evidence="measured with verl 0.9.1: two PPO runs with equal seeds differ from step 1; engine_config.seed is "
-    "used only with full_determinism",
+    evidence="measured with verl 0.9.1: two PPO runs with equal seeds differ from step 1; engine_config.seed "
+    "is used only with full_determinism",
     module=MODULE,
     verl=">=0.9,<0.10",
     anchor=Anchor(
@@ -60,8 +60,8 @@ def _apply_pinning(module: ModuleType, _settings: Settings) -> None:
 PIN_MEMORY = Patch(
     name=PIN_NAME,
     reason="the FSDP2 reference policy is offloaded with pinned memory, and pinning needs an accelerator",
-    evidence="verl 0.9.1 transformer_impl.py _build_fsdp_module; torch: 'Cannot access accelerator device when "
-    "none is available'",
+    evidence="verl 0.9.1 transformer_impl.py _build_fsdp_module; torch: 'Cannot access accelerator device "
+    "when none is available'",
     module=MODULE,
     verl=">=0.9,<0.10",
     anchor=Anchor(

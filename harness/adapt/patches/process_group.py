@@ -28,7 +28,7 @@ def _apply(module: ModuleType, _settings: Settings) -> None:
 BACKEND = Patch(
     name=NAME,
     reason="verl joins 'cpu:gloo' and the device's backend; on a CPU that names the device twice",
-    evidence="torch refuses 'cpu:gloo,cpu:gloo' (BackendConfig: Duplicate device type); measured with verl 0.9.1",
+    evidence="torch refuses 'cpu:gloo,cpu:gloo' (BackendConfig: Duplicate device type); measured, verl 0.9.1",
     module="verl.utils.distributed",
     verl=">=0.9,<0.10",
     anchor=Anchor(

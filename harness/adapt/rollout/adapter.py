@@ -18,10 +18,12 @@ def server_name(rollout: str, replica_rank: int) -> str:
     return f"verlock_{rollout}_server_{replica_rank}"
 
 
-class ServerAdapter(BaseRollout):  # type: ignore[misc]  # verl ships no types
+class ServerAdapter(BaseRollout):
     """Lives in each training worker; the first rank of a replica talks to the replica's server."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_unused: Any) -> None:
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1, **_unused: Any
+    ) -> None:
         """Work out which replica this rank feeds (verl/workers/engine_workers.py builds one per rank)."""
         super().__init__(config, model_config, device_mesh)
         world = (
@@ -62,7 +64,9 @@ class ServerAdapter(BaseRollout):  # type: ignore[misc]  # verl ships no types
         Every rank must drain ``weights``: each tensor is gathered by a collective call.
         """
         if wire_format != "named_tensors" or peft_config is not None:
-            message = f"the {self.config.name} rollout takes full named tensors, not {wire_format} or LoRA adapters"
+            message = (
+                f"the {self.config.name} rollout takes full named tensors, not {wire_format} or LoRA adapters"
+            )
             raise NotImplementedError(message)
         if not self.is_leader_rank:
             for _ in weights:
@@ -78,7 +82,9 @@ class ServerAdapter(BaseRollout):  # type: ignore[misc]  # verl ships no types
             answer = await self._handle().load_weights.remote(pack(bucket), last=following is None)
             bucket = following
         if answer != sent.hexdigest():
-            message = f"weights changed on their way to the rollout server: sent {sent.hexdigest()}, holds {answer}"
+            message = (
+                f"weights changed on their way to the rollout server: sent {sent.hexdigest()}, holds {answer}"
+            )
             raise RuntimeError(message)
         if global_steps is not None:
             await self._handle().set_global_steps.remote(global_steps)

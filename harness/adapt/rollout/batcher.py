@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from harness.adapt.rollout.generator import Generation, Request
@@ -75,6 +76,9 @@ class Batcher:
         self._aborting = self._rejecting = False
         self._open.set()
 
+    def _must_stop(self) -> bool:
+        return self._aborting
+
     async def _run(self) -> None:
         while True:
             await self._arrived.wait()
@@ -85,7 +89,7 @@ class Batcher:
                 continue
             requests = [request for request, _ in batch]
             try:
-                answers = await self.exclusive(lambda: self._backend.generate(requests, lambda: self._aborting))
+                answers = await self.exclusive(partial(self._backend.generate, requests, self._must_stop))
             except Exception as error:  # noqa: BLE001 - it belongs to the callers, who wait for it
                 for _, future in batch:
                     if not future.done():

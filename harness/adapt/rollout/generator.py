@@ -62,7 +62,9 @@ class Generator:
         """Answer ``requests`` (at most ``rows``, all of one bucket). ``stop`` is asked before each token."""
         buckets = {request.bucket for request in requests}
         if len(requests) > self.rows or len(buckets) != 1:
-            message = f"{len(requests)} requests in buckets {sorted(buckets)}: at most {self.rows}, of one bucket"
+            message = (
+                f"{len(requests)} requests in buckets {sorted(buckets)}: at most {self.rows}, of one bucket"
+            )
             raise ValueError(message)
         with torch.inference_mode():
             return self._run(requests, buckets.pop(), stop)
@@ -81,14 +83,18 @@ class Generator:
                 for answer, done in zip(answers, self._done(answers, samplings), strict=False):
                     answer.aborted = not done
                 break
-            logits = self.model(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1].float()
+            logits = (
+                self.model(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    position_ids=positions,
+                    past_key_values=cache,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+                .logits[:, -1]
+                .float()
+            )
             tokens, log_probs = choose(logits, samplings, draws[:, step])
             self._collect(answers, samplings, tokens.tolist(), log_probs.tolist())
             if all(self._done(answers, samplings)):
@@ -121,7 +127,11 @@ class Generator:
     def _done(self, answers: Sequence[Generation], samplings: Sequence[Sampling]) -> list[bool]:
         return [
             len(answer.token_ids) >= sampling.max_tokens
-            or (not sampling.ignore_eos and answer.token_ids[-1:] != [] and answer.token_ids[-1] in self.eos_ids)
+            or (
+                not sampling.ignore_eos
+                and answer.token_ids[-1:] != []
+                and answer.token_ids[-1] in self.eos_ids
+            )
             for answer, sampling in zip(answers, samplings, strict=False)
         ]
 
@@ -143,7 +153,11 @@ class Generator:
         """Copy named tensors into the model; returns the names. An unknown name is an error."""
         known = dict(self.model.named_parameters()) | dict(self.model.named_buffers())
         # A tied output layer is no parameter of its own here, but the trainer sends it as one.
-        known |= {name: tensor for name, tensor in self.model.state_dict(keep_vars=True).items() if name not in known}
+        known |= {
+            name: tensor
+            for name, tensor in self.model.state_dict(keep_vars=True).items()
+            if name not in known
+        }
         unknown = sorted(set(tensors) - set(known))
         if unknown:
             message = f"weights for parameters that the rollout's model does not have: {unknown[:5]}"
@@ -151,7 +165,9 @@ class Generator:
         with torch.no_grad():
             for name, tensor in tensors.items():
                 if known[name].shape != tensor.shape:
-                    message = f"{name}: got shape {tuple(tensor.shape)}, the model has {tuple(known[name].shape)}"
+                    message = (
+                        f"{name}: got shape {tuple(tensor.shape)}, the model has {tuple(known[name].shape)}"
+                    )
                     raise ValueError(message)
                 known[name].copy_(tensor)
         return set(tensors)

@@ -18,7 +18,9 @@ from harness.adapt.rollout.sampling import noise
 class MockGenerator:
     """Answers like :class:`~harness.adapt.rollout.generator.Generator`, by dice."""
 
-    def __init__(self, *, vocabulary: int, shapes: Mapping[str, torch.Size], rows: int, eos_ids: Iterable[int]) -> None:
+    def __init__(
+        self, *, vocabulary: int, shapes: Mapping[str, torch.Size], rows: int, eos_ids: Iterable[int]
+    ) -> None:
         """``shapes`` are those of the model's parameters: weight updates are checked against them."""
         self.vocabulary = vocabulary
         self.shapes = dict(shapes)
@@ -26,7 +28,9 @@ class MockGenerator:
         self.eos_ids = frozenset(eos_ids)
         self.device = "cpu"
 
-    def generate(self, requests: Sequence[Request], stop: Callable[[], bool] = lambda: False) -> list[Generation]:
+    def generate(
+        self, requests: Sequence[Request], stop: Callable[[], bool] = lambda: False
+    ) -> list[Generation]:
         """One uniformly drawn token after the other, until the end token or the limit."""
         answers = []
         for request in requests:

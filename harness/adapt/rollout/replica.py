@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -13,7 +12,7 @@ from harness.adapt.rollout.adapter import server_name
 from harness.adapt.rollout.server import RolloutServer
 
 
-class _Replica(RolloutReplica):  # type: ignore[misc]  # verl ships no types
+class _Replica(RolloutReplica):
     """A replica whose server runs on the node of its first training worker."""
 
     rollout_name = ""
@@ -23,7 +22,9 @@ class _Replica(RolloutReplica):  # type: ignore[misc]  # verl ships no types
         if self.world_size != 1:
             message = f"the {self.rollout_name} rollout runs in one process: set tensor_model_parallel_size=1"
             raise ValueError(message)
-        node = await self.workers[0].__ray_call__.remote(lambda _self: ray.get_runtime_context().get_node_id())
+        node = await self.workers[0].__ray_call__.remote(
+            lambda _self: ray.get_runtime_context().get_node_id()
+        )
         actor = ray.remote(type(f"{self.rollout_name.capitalize()}RolloutServer", (RolloutServer,), {}))
         server = actor.options(
             name=server_name(self.rollout_name, self.replica_rank) + self.name_suffix,

@@ -102,7 +102,9 @@ def choose(
     row's temperature: that is what verl's trainer computes for ``old_log_probs``, and the two are
     compared. A greedy row reports its log-probability at temperature 1.
     """
-    temperatures = torch.tensor([s.temperature if s.temperature > 0 else 1.0 for s in samplings], device=logits.device)
+    temperatures = torch.tensor(
+        [s.temperature if s.temperature > 0 else 1.0 for s in samplings], device=logits.device
+    )
     log_probs = torch.log_softmax(logits / temperatures.unsqueeze(1), dim=-1)
     weights = log_probs
     if any(s.top_k > 0 or s.top_p < 1.0 for s in samplings):

@@ -47,6 +47,13 @@ class RolloutServer:
         self._batcher = Batcher(self._backend)
         events.emit("rollout_server", rollout=self._name, replica=self._replica_rank, rows=self._backend.rows)
 
+    @property
+    def _ready(self) -> Batcher:
+        if self._batcher is None:
+            message = "the rollout server got a request before launch_server()"
+            raise RuntimeError(message)
+        return self._batcher
+
     async def get_server_address(self) -> tuple[str, int]:
         """Tokens travel through Ray calls only; there is no HTTP port to give."""
         return "ray", 0
@@ -65,13 +72,12 @@ class RolloutServer:
         if image_data is not None or video_data is not None:
             message = "the hf rollout generates from text only"
             raise ValueError(message)
-        assert self._batcher is not None, "launch_server() has not run"
         ids = tuple(int(token) for token in prompt_ids)
         room = min(self._config.response_length, self._max_length() - len(ids))
         sampling = parse(sampling_params, seed=self._fallback_seed(ids), room=room)
         # The step makes each epoch's samples new; the prompt tells apart two rows of equal index.
         seeded = derive_seed(sampling.seed, self._step, ids)
-        answer = await self._batcher.submit(
+        answer = await self._ready.submit(
             Request(prompt_ids=ids, sampling=type(sampling)(**{**vars(sampling), "seed": seeded}))
         )
         return TokenOutput(
@@ -92,8 +98,7 @@ class RolloutServer:
 
     async def load_weights(self, packed: Packed, *, last: bool) -> str | None:
         """Take a bucket of weights between batches; after the last one return the digest of what came."""
-        assert self._batcher is not None, "launch_server() has not run"
-        return await self._batcher.exclusive(lambda: self._load(packed, last=last))
+        return await self._ready.exclusive(lambda: self._load(packed, last=last))
 
     def _load(self, packed: Packed, *, last: bool) -> str | None:
         tensors = unpack(packed)
@@ -118,14 +123,12 @@ class RolloutServer:
 
     async def abort_all_requests(self, reject_request: bool = False) -> dict[str, Any]:
         """End what runs at its next token; hold what comes."""
-        assert self._batcher is not None, "launch_server() has not run"
-        await self._batcher.abort(reject=reject_request)
+        await self._ready.abort(reject=reject_request)
         return {"aborted_count": 0, "request_ids": []}
 
     async def resume_generation(self) -> None:
         """Take requests again."""
-        assert self._batcher is not None, "launch_server() has not run"
-        self._batcher.resume()
+        self._ready.resume()
 
     async def wait_for_requests_to_drain(self) -> None:
         """Return when no batch is running."""

@@ -31,7 +31,9 @@ def unpack(packed: Packed) -> dict[str, torch.Tensor]:
     return out
 
 
-def buckets(weights: Iterable[tuple[str, torch.Tensor]], limit: int = BUCKET_BYTES) -> Iterator[list[tuple[str, torch.Tensor]]]:
+def buckets(
+    weights: Iterable[tuple[str, torch.Tensor]], limit: int = BUCKET_BYTES
+) -> Iterator[list[tuple[str, torch.Tensor]]]:
     """Group a stream of tensors so that no message is much larger than ``limit`` bytes."""
     bucket: list[tuple[str, torch.Tensor]] = []
     size = 0
