@@ -160,10 +160,12 @@ def climb(
 
         source = verl_source.expanduser().resolve() if verl_source else None
         enter(profile, sys.argv[1:], source=source, output=Output(as_json=True))
+    from harness.evidence import report
     from harness.ladder.command import run
 
     run(
         output,
+        report.write,
         learn=learn,
         profile=profile,
         first=first,

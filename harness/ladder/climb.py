@@ -14,7 +14,8 @@ from harness.adapt.settings import Settings
 from harness.console import Output
 from harness.errors import InterruptedRunError, RungFailedError, VerlockError
 from harness.evidence import events
-from harness.evidence.model import Failure, Run
+from harness.evidence.abandoned import sweep_abandoned
+from harness.evidence.model import Failure, Run, Status
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
 from harness.ladder import environment
@@ -24,12 +25,21 @@ from harness.ladder.options import ClimbOptions
 from harness.ladder.precision import write_precision
 from harness.ladder.quiet import captured
 from harness.profiles.load import load
+from harness.profiles.model import Profile
 
 Step = tuple[str, Callable[[Context], Verified]]
 
 
-def climb(options: ClimbOptions, steps: Sequence[Step], output: Output, command: Sequence[str]) -> Run:
+def climb(
+    options: ClimbOptions,
+    steps: Sequence[Step],
+    output: Output,
+    command: Sequence[str],
+    complete: Callable[[Path], object],
+) -> Run:
     """Run ``steps`` in order under one record; returns the finished record.
+
+    ``complete`` is called with the run folder at the end, whatever the end was: it makes the report.
 
     The first that fails ends the climb: its error is recorded, then raised.
     """
@@ -37,35 +47,48 @@ def climb(options: ClimbOptions, steps: Sequence[Step], output: Output, command:
     settings = Settings(
         device="cpu", attention=profile.numerics.attention, without_patches=options.without_patches
     )
+    sweep_abandoned(options.runs)
     record = RunRecord.create(options.runs, profile=profile.name, command=command)
     os.environ |= environment.variables(profile, settings, record)
     try:
         record.update(settings=_settings(options))
         record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
-        with (
-            captured(record.folder / "output.log", cast(TextIO, output.console.file)) as terminal,
-            Sampler(record.id) as sampler,
-        ):
-            context = Context(
-                options=options,
-                profile=profile,
-                settings=settings,
-                record=record,
-                sampler=sampler,
-                output=Output(as_json=output.as_json, file=terminal),
-            )
-            for name, function in steps:
-                _step(context, name, function)
+        _climb(options, steps, output, profile, settings, record)
     except VerlockError as error:
-        interrupted = isinstance(error, InterruptedRunError)
-        _end(record, "interrupted" if interrupted else "failed", error)
+        _end(record, "interrupted" if isinstance(error, InterruptedRunError) else "failed", error)
         raise
     except KeyboardInterrupt:
         told = InterruptedRunError("the climb was interrupted", todo="start it again; the record is kept")
         _end(record, "interrupted", told)
         raise told from None
-    _end(record, "passed", None)
+    else:
+        _end(record, "passed", None)
+    finally:
+        complete(record.folder)
     return record.run
+
+
+def _climb(
+    options: ClimbOptions,
+    steps: Sequence[Step],
+    output: Output,
+    profile: Profile,
+    settings: Settings,
+    record: RunRecord,
+) -> None:
+    log = record.folder / "output.log"
+    with captured(log, cast(TextIO, output.console.file)) as terminal, Sampler(record.id) as sampler:
+        record.watch(sampler.resources)
+        context = Context(
+            options=options,
+            profile=profile,
+            settings=settings,
+            record=record,
+            sampler=sampler,
+            output=Output(as_json=output.as_json, file=terminal),
+        )
+        for name, function in steps:
+            _step(context, name, function)
 
 
 def _settings(options: ClimbOptions) -> dict[str, Any]:
@@ -95,8 +118,6 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
         told = _unexpected(error, record.folder / "output.log")
         _failed(context, name, told)
         raise told from error
-    finally:
-        record.update(resources=context.sampler.resources())
     seconds = time.monotonic() - began
     record.rung_passed(name, verified.line, round(seconds, 3), verified.details)
     events.emit("rung_passed", rung=name, seconds=round(seconds, 3))
@@ -125,16 +146,13 @@ def _unexpected(error: Exception, log: Path) -> RungFailedError:
     )
 
 
-def _end(record: RunRecord, status: str, error: VerlockError | None) -> None:
-    """Complete the record: precision, the end, and the page made from all of it."""
-    from harness.evidence import report
-
+def _end(record: RunRecord, status: Status, error: VerlockError | None) -> None:
+    """Complete the record: precision, and the end."""
     code = 0 if error is None else error.exit_code
     if error is not None and record.run.failure is None and status == "failed":
         record.update(failure=Failure.of(error))
     write_precision(record.folder)
-    record.finish("passed" if status == "passed" else "failed" if status == "failed" else "interrupted", code)
-    report.write(record.folder)
+    record.finish(status, code)
 
 
 def this_command() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -65,15 +65,17 @@ def parse(
     )
 
 
-def run(output: Output, *, learn: bool, **words: Any) -> None:
+def run(output: Output, complete: Callable[[Path], object], *, learn: bool, **words: Any) -> None:
     """Climb and report. Raises what the climb raises; the record is complete by then."""
     options = parse(**words)
     options.reward_function()
     if learn:
         options = learning.options_for(options)
-        done = climb(options, learning.steps(options), output, this_command())
+        done = climb(options, learning.steps(options), output, this_command(), complete)
     else:
-        done = climb(options, [(name, rung(name)) for name in options.rungs], output, this_command())
+        done = climb(
+            options, [(name, rung(name)) for name in options.rungs], output, this_command(), complete
+        )
     folder = options.runs / done.id
     output.result(
         {"run": str(folder), **done.model_dump(mode="json", by_alias=True)},

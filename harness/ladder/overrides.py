@@ -36,6 +36,7 @@ def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int)
         "data.max_prompt_length": inputs.prompt_length,
         "data.max_response_length": inputs.response_length,
         "data.seed": options.seed,
+        "data.filter_overlong_prompts": not inputs.is_tiny,
         "data.train_max_samples": -1 if inputs.is_tiny else max(64, inputs.batch * steps),
         "actor_rollout_ref.model.path": str(inputs.model),
         f"{ROLLOUT}.name": rollout,
