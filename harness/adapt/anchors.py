@@ -29,7 +29,13 @@ class Verdict:
 
 def normalised(source: str) -> str:
     """The source as ``ast`` writes it, without docstrings or comments."""
-    return ast.unparse(ast.parse(textwrap.dedent(source)))
+    tree = ast.parse(textwrap.dedent(source))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,10 @@ class Anchor:
 
 def _nearest(fragment: str, source: str) -> str:
     """A two-line difference: the expression expected, and the line most like it."""
-    lines = [line.strip() for line in source.splitlines() if line.strip()]
-    close = difflib.get_close_matches(fragment, lines, n=1, cutoff=0.3)
-    return f"- {fragment}\n+ {close[0] if close else '(nothing like it)'}"
+
+    def common(line: str) -> int:
+        """The longest run of characters shared: a fragment is often a small part of a long line."""
+        return difflib.SequenceMatcher(None, fragment, line, autojunk=False).find_longest_match().size
+
+    best = max((line.strip() for line in source.splitlines()), key=common, default="")
+    return f"- {fragment}\n+ {best if common(best) > len(fragment) * 0.3 else '(nothing like it)'}"

@@ -33,7 +33,9 @@ def requests(ask: Ask) -> list[Request]:
     return [ask(n, length=3 + n, max_tokens=8 + n, **options[n % 4]) for n in range(8)]
 
 
-def differing(generate: Callable[[Sequence[Request]], list[Generation]], asked: Sequence[Request]) -> list[str]:
+def differing(
+    generate: Callable[[Sequence[Request]], list[Generation]], asked: Sequence[Request]
+) -> list[str]:
     """Where an answer depends on the batch: alone, in threes, in eights, shuffled, in another row."""
     alone = [generate([request])[0] for request in asked]
     found = []
@@ -82,7 +84,9 @@ def test_threads_are_pinned(folder: Path, ask: Ask) -> None:
     assert differing(generator.generate, requests(ask)) == []
 
 
-def test_other_threads_in_the_environment_give_the_same_bits(generator: Generator, folder: Path, ask: Ask) -> None:
+def test_other_threads_in_the_environment_give_the_same_bits(
+    generator: Generator, folder: Path, ask: Ask
+) -> None:
     code = f"""
 import json, transformers
 from harness.adapt.rollout.generator import Generator, Request
@@ -94,13 +98,17 @@ answer = generator.generate([request])[0]
 print(json.dumps([answer.token_ids, [value.hex() for value in answer.log_probs]]))
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+    )
     here = generator.generate([ask(3)])[0]
     assert json.loads(done.stdout) == [here.token_ids, [value.hex() for value in here.log_probs]]
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 33, 64, 100])
-def test_a_longer_prompt_gives_the_same_distribution_padded(generator: Generator, ask: Ask, length: int) -> None:
+def test_a_longer_prompt_gives_the_same_distribution_padded(
+    generator: Generator, ask: Ask, length: int
+) -> None:
     """Padding to the bucket must be invisible: a wrong mask or position shows against a forward without any."""
     request = ask(length, length=length, temperature=0.7)
     assert request.bucket in {16, 32, 64, 128}
@@ -185,13 +193,17 @@ ENDS = [
     pytest.param({6: EOS}, {}, [7, 7, EOS], id="after two"),
     pytest.param({5: 259}, {}, [7, 259], id="a second end token"),
     pytest.param({}, {"max_tokens": 4}, [7] * 4, id="at the limit"),
-    pytest.param({4: EOS, 6: EOS}, {"max_tokens": 4, "ignore_eos": True}, [EOS, 7, EOS, 7], id="not when told so"),
+    pytest.param(
+        {4: EOS, 6: EOS}, {"max_tokens": 4, "ignore_eos": True}, [EOS, 7, EOS, 7], id="not when told so"
+    ),
     pytest.param({4: EOS}, {"max_tokens": 0}, [], id="before it begins"),
 ]
 
 
 @pytest.mark.parametrize(("script", "options", "expected"), ENDS)
-def test_where_a_response_ends(ask: Ask, script: dict[int, int], options: dict[str, Any], expected: list[int]) -> None:
+def test_where_a_response_ends(
+    ask: Ask, script: dict[int, int], options: dict[str, Any], expected: list[int]
+) -> None:
     answer = scripted(script).generate([ask(1, **options)])[0]
     assert (answer.token_ids, len(answer.log_probs), answer.aborted) == (expected, len(expected), False)
 
@@ -204,7 +216,7 @@ def test_a_row_that_has_ended_waits_for_the_others(ask: Ask) -> None:
 def test_an_abort_keeps_what_is_there(ask: Ask) -> None:
     """verl's trainer continues an aborted response from its tokens: they must not be lost."""
     asks = iter([False, False, False, True])
-    ended, open_ = scripted({5: EOS}).generate([ask(1), ask(2, length=6, max_tokens=12)], lambda: next(asks))
+    ended, open_ = scripted({5: EOS}).generate([ask(1), ask(2, length=7)], lambda: next(asks))
     assert (ended.token_ids, ended.aborted) == ([7, EOS], False)
     assert (open_.token_ids, len(open_.log_probs), open_.aborted) == ([7, 7, 7], 3, True)
 
