@@ -63,10 +63,11 @@ class Rung(_Model):
 
 
 class Seen(_Model):
-    """A process that belonged to the run, under the last title it was seen with."""
+    """A process that belonged to the run, under the last title it was seen with, and its first parent."""
 
     pid: int
     title: str
+    parent: int = 0
 
 
 class Resources(_Model):

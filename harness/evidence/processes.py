@@ -66,7 +66,7 @@ class Members:
             pass
 
     def _with_descendants(self, alive: list[psutil.Process]) -> Iterator[psutil.Process]:
-        parents = {process.pid: _ppid(process) for process in alive}
+        parents = {process.pid: parent_of(process) for process in alive}
         roots = {process.pid for process in self._ours}
         for process in alive:
             pid, hops = process.pid, 0
@@ -76,7 +76,8 @@ class Members:
                 yield process
 
 
-def _ppid(process: psutil.Process) -> int:
+def parent_of(process: psutil.Process) -> int:
+    """Return the parent's pid, 0 when the process has gone."""
     try:
         return process.ppid()
     except psutil.Error:

@@ -38,6 +38,7 @@ class Sampler:
         self._peak = 0
         self._by_title: dict[str, int] = {}
         self._seen: dict[int, str] = {}
+        self._parents: dict[int, int] = {}
         self._samples = 0
         self._cpu = 0.0
 
@@ -72,7 +73,10 @@ class Sampler:
                 peak_pss_bytes=self._peak,
                 measure="pss" if _LINUX else "uss",
                 peak_by_title={name: used for name, used in sorted(self._by_title.items()) if name in names},
-                processes=[Seen(pid=pid, title=name) for pid, name in sorted(self._seen.items())],
+                processes=[
+                    Seen(pid=pid, title=name, parent=self._parents.get(pid, 0))
+                    for pid, name in sorted(self._seen.items())
+                ],
                 samples=self._samples,
                 sampler_cpu_seconds=round(self._cpu, 3),
             )
@@ -100,6 +104,8 @@ class Sampler:
                 # A Ray worker is IDLE before and after its work: keep the name that says more.
                 if name != "?" and not (process.pid in self._seen and "IDLE" in name):
                     self._seen[process.pid] = name
+                if process.pid not in self._parents:
+                    self._parents[process.pid] = parent_of(process)
 
     def _read(self, processes: list[psutil.Process]) -> float:
         """Take one reading; returns the CPU seconds that it cost."""

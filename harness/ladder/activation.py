@@ -33,6 +33,10 @@ def runs_verl(title: str) -> bool:
 
 
 def unproven(processes: Iterable[Seen], events: Iterable[Mapping[str, Any]]) -> list[Seen]:
-    """The processes that ran verl and left no line of activation."""
+    """The processes that ran verl and left no line of activation.
+
+    A child forked from an active process (``datasets`` filters rows in some) has its parent's modules,
+    patches included, and imports nothing again.
+    """
     active = {event["pid"] for event in events if event["kind"] == "activated"}
-    return [process for process in processes if runs_verl(process.title) and process.pid not in active]
+    return [p for p in processes if runs_verl(p.title) and not {p.pid, p.parent} & active]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +46,15 @@ class Context:
         from harness.ladder.workers import Workers
 
         return Workers(self)
+
+    def release(self) -> None:
+        """Give back what the first rungs hold: beside a trainer it would be memory for nothing.
+
+        Measured with a model of 135M parameters: 14 GiB at the peak of the ppo rung with it.
+        """
+        self.responses.clear()
+        if self.__dict__.pop("workers", None) is not None:
+            gc.collect()
 
 
 @dataclass(frozen=True, kw_only=True)

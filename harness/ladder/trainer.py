@@ -47,6 +47,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     before anything is started, :class:`TrainerError` or :class:`PatchUnfitError` when the run fails, and
     :class:`RungFailedError` when a process of it ran without the plug-in.
     """
+    context.release()
     user = context.options.overrides
     config = compose.compose_config(words(context.profile, rung, user))
     folder.mkdir(parents=True, exist_ok=True)
