@@ -17,7 +17,7 @@ from typing import Self
 import psutil
 
 from harness.evidence.model import Resources, Seen
-from harness.evidence.processes import Members, name_of
+from harness.evidence.processes import Members, name_of, parent_of
 
 _TICK_SECONDS = 1.0
 # Shares of one core: together below 3 %.
