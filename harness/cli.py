@@ -16,7 +16,7 @@ import typer
 
 from harness import __version__
 from harness.console import Output
-from harness.errors import VerlockError
+from harness.errors import VerlockError, WrongMachineError
 
 app = typer.Typer(
     name="verlock",
@@ -155,6 +155,7 @@ def climb(
 ) -> None:
     """Climb the ladder up to verl's own PPO trainer, and leave a run record."""
     output = Output(as_json=as_json)
+    _runs_here(profile)
     if not _inside(profile):
         from harness.build.enter import enter
 
@@ -183,6 +184,19 @@ def climb(
         overrides=overrides or [],
         runs=runs,
     )
+
+
+def _runs_here(profile: str) -> None:
+    """Refuse a profile for a GPU before gigabytes are installed for it."""
+    from harness.profiles import load
+
+    wanted = load(profile)
+    if wanted.run.device != "cpu":
+        raise WrongMachineError(
+            f"profile {wanted.name} trains on {wanted.run.device}, and a climb trains on the CPU",
+            why="its lock and its contract are for the GPU; on a CPU they would prove something else",
+            todo="climb the cpu profile here: nox -s smoke-cpu",
+        )
 
 
 def _inside(profile: str) -> bool:

@@ -100,9 +100,9 @@ def _weights(digests: Sequence[str], expected: Expectation) -> Iterator[Problem]
             what=f"the rollout server took weights {len(digests)} times, not {expected.steps + 1}",
             why="it must take them before the first step and after each step",
         )
-    same = [number for number, (before, after) in enumerate(pairwise(digests)) if before == after]
+    same = [step for step, (before, after) in enumerate(pairwise(digests), 1) if before == after]
     if same:
         yield Problem(
-            what=f"the weights did not change after update {', '.join(map(str, same))}",
+            what=f"the weights are the same after step {', '.join(map(str, same))} as before it",
             why="the optimiser's step had no effect, or was not sent to the rollout",
         )

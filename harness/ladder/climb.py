@@ -156,5 +156,5 @@ def _end(record: RunRecord, status: Status, error: VerlockError | None) -> None:
 
 
 def this_command() -> list[str]:
-    """The command line that started this process, for the record."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+    """The command line that a user types for what this process does, for the record."""
+    return ["verlock", *sys.argv[1:]]

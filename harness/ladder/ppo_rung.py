@@ -57,6 +57,7 @@ def _details(trained: Trained) -> dict[str, object]:
     times = [value for _, value in column(trained.steps, "timing_s/step")]
     return {
         "command": trained.command,
+        "timeline": trained.timeline(),
         "seconds": round(trained.seconds, 3),
         "seconds_per_step": [round(value, 3) for value in times],
         "probs_diff_max": [value for _, value in column(trained.steps, PROBS_DIFF)],

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,24 @@ class Trained:
     def digests(self) -> list[str]:
         """The digests of the weights that the first rollout server took, in order."""
         return [e["digest"] for e in self.events if e["kind"] == "weights" and e.get("replica") == 0]
+
+    def timeline(self) -> dict[str, float]:
+        """Where the time goes: seconds from the start until each process had verl, and each weight update."""
+        started = next(e for e in self.events if e["kind"] == "trainer_started")
+        marks: dict[str, float] = {}
+        for event in self.events:
+            number = sum(name.startswith("weights") for name in marks)
+            name = {"activated": f"{event['role']} {event['pid']}", "weights": f"weights {number}"}.get(
+                event["kind"]
+            )
+            if name is not None:
+                marks.setdefault(name, round(_seconds(started, event), 2))
+        return marks
+
+
+def _seconds(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> float:
+    times = (datetime.fromisoformat(event["time"]) for event in (later, earlier))
+    return (next(times) - next(times)).total_seconds()
 
 
 def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int, folder: Path) -> Trained:
