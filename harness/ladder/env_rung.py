@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from importlib.metadata import distributions
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -19,6 +20,8 @@ def climb(context: Context) -> Verified:
     """Compare every installed distribution with the lock, import the core, evaluate each patch."""
     expected = pins(context.profile)
     installed = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
+    if context.options.verl_source is not None:
+        _overlay_is_used(context.options.verl_source)
     problems = list(_differences(expected, installed, overlay=context.options.verl_source is not None))
     if problems:
         raise EnvironmentDiffersError(*problems)
@@ -45,6 +48,19 @@ def _differences(expected: dict[str, str], installed: dict[str, str], *, overlay
                 what=f"{name} is {there}, the lock says {version}",
                 todo="make the environment anew: verlock env --fresh",
             )
+
+
+def _overlay_is_used(source: Path) -> None:
+    import verl
+
+    used = Path(verl.__file__).resolve()
+    if not used.is_relative_to(source):
+        raise EnvironmentDiffersError(
+            f"verl was imported from {used.parent}, not from the checkout",
+            where="--verl-source",
+            why="the checkout must come first on PYTHONPATH before Python starts",
+            todo="start the climb with `verlock`, not with the environment's python",
+        )
 
 
 def _patches(context: Context) -> dict[str, str]:
