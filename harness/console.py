@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -29,6 +30,13 @@ class Output:
         """Print one line, flushed, so that a pipe sees progress as it happens."""
         self.console.print(escape(text), style=style)
         self.console.file.flush()
+
+    def busy(self, text: str) -> AbstractContextManager[object]:
+        """A spinner on a terminal while something long runs; elsewhere the one plain line is enough."""
+        if self.console.is_terminal:
+            return self.console.status(escape(text))
+        self.line(text)
+        return nullcontext()
 
     def result(self, document: dict[str, Any], human: Callable[[], None] | None = None) -> None:
         """End a command: its JSON document, or what ``human`` prints."""

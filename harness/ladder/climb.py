@@ -107,10 +107,10 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
     record, output = context.record, context.output
     record.rung_started(name)
     events.emit("rung_started", rung=name)
-    output.line(f"{name} ...")
     began = time.monotonic()
     try:
-        verified = function(context)
+        with output.busy(f"{name} ..."):
+            verified = function(context)
     except VerlockError as error:
         _failed(context, name, error)
         raise

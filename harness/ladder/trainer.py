@@ -23,6 +23,12 @@ from harness.ladder.context import Context
 from harness.ladder.overrides import words
 
 _STEP = re.compile(r"\bstep:(\d+) - ")
+# Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
+_MILESTONES = {
+    "Started a local Ray instance": "Ray is up",
+    "dataset len": "rows are read",
+    "After FSDP": "models are being built",
+}
 # Ray's sockets lie below its session folder, and a Unix socket's path has at most 107 bytes.
 _RAY_FOLDER = "vl-"
 
@@ -97,10 +103,16 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
 def _run(context: Context, command: Sequence[str], *, name: str, steps: int, folder: Path) -> output.Finished:
     events.emit("trainer_started", rung=name, command=list(command))
 
+    told: set[str] = set()
+
     def show(line: str) -> None:
         found = _STEP.search(line)
         if found:
             context.output.line(f"  {name}: step {found[1]} of {steps}")
+        for sign, text in _MILESTONES.items():
+            if sign in line and sign not in told:
+                told.add(sign)
+                context.output.line(f"  {name}: {text}")
 
     variables = environment.variables(context.profile, context.settings, context.record) | {
         "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
