@@ -48,10 +48,10 @@ def climb(context: Context) -> Verified:
 
 
 def _advantages(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Advantages that are not zero on average, so that a wrong sign cannot hide: shape ``(b, r)``."""
+    """Shape ``(b, r)``. Not zero on average, nor on padding: no wrong sign and no wrong mask can hide."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(tensors["response_mask"].shape, generator=generator)
-    return (noise + 0.5) * tensors["response_mask"]
+    return noise + 0.5
 
 
 def _update_actor(workers: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch comes with the lock")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch", reason="torch comes with the lock")
+
+import torch
+import transformers
 
 from harness.adapt.rollout import generator as module
 from harness.adapt.rollout.generator import Generation, Generator, Request
@@ -109,7 +111,7 @@ print(json.dumps([answer.token_ids, [value.hex() for value in answer.log_probs]]
 def test_a_longer_prompt_gives_the_same_distribution_padded(
     generator: Generator, ask: Ask, length: int
 ) -> None:
-    """Padding to the bucket must be invisible: a wrong mask or position shows against a forward without any."""
+    """Padding must be invisible: a wrong mask or position shows against a forward without any."""
     request = ask(length, length=length, temperature=0.7)
     assert request.bucket in {16, 32, 64, 128}
     answer = generator.generate([request])[0]
@@ -142,7 +144,7 @@ def test_the_comparison_above_finds_wrong_positions(
 
 
 def test_idle_rows_hold_no_nan(generator: Generator, ask: Ask) -> None:
-    """One request in eight rows: the seven others are padding, and NaN in them would spread in a reduction."""
+    """One request in eight rows: the other seven are padding, and a NaN there spreads in a reduction."""
     seen = []
     handle = generator.model.register_forward_hook(lambda _m, _a, out: seen.append(out.logits))
     generator.generate([ask(0)])

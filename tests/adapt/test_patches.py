@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import inspect
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -89,7 +88,7 @@ def mutated(name: str, folder: Path, before: str, after: str) -> ModuleType:
 
 def test_the_names_are_those_of_the_patches() -> None:
     """The command line checks ``--without-patch`` against the names, without importing verl."""
-    assert names.PATCH_NAMES == tuple(BY_NAME)
+    assert tuple(BY_NAME) == names.PATCH_NAMES
     assert set(UPSTREAM) == set(BY_NAME), "a new patch needs a line in UPSTREAM"
 
 
@@ -151,14 +150,14 @@ def test_outside_its_versions_it_is_unfit(name: str, field: str, specifier: str)
     assert f"+ {field}==" in difference, f"patch {name}"
 
 
-# --- what a run makes of the outcome --------------------------------------------------------------------------
+# --- what a run makes of the outcome --------------------------------------------------------------------
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "events.jsonl"
     monkeypatch.setenv("VERLOCK_EVENTS", str(path))
-    yield path
+    return path
 
 
 @EACH

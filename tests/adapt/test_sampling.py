@@ -1,4 +1,4 @@
-"""Sampling parameters and the choice of a token: what a user asks for is what is sampled, or it is refused."""
+"""Sampling parameters and the choice of a token: what is asked for is sampled, or it is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="torch comes with the lock")
+pytest.importorskip("torch", reason="torch comes with the lock")
+
+import torch
 
 from harness.adapt.rollout.sampling import Sampling, choose, derive_seed, noise, parse
 
@@ -77,7 +79,7 @@ def test_no_room_is_no_token() -> None:
     [({}, False), ({"logprobs": True}, True), ({"logprobs": 1}, True), ({"logprobs": None}, False)],
 )
 def test_log_probs_are_given_where_asked(given: dict[str, object], wanted: bool) -> None:
-    """vLLM's ``logprobs`` is a count, verl's agent loop sends a bool; without them verl has no rollout_log_probs."""
+    """vLLM's ``logprobs`` is a count, verl's agent loop sends a bool: both ask for them."""
     assert parse(given, seed=3, room=8).log_probs is wanted
 
 
@@ -96,11 +98,11 @@ def test_a_derived_seed_is_the_same_in_every_process() -> None:
     assert all(0 <= seed < 2**63 for seed in many)
 
 
-# --- the choice, against a reference that is slow, plain Python in float64 -----------------------------------
+# --- the choice, against a reference that is slow, plain Python in float64 -----------------------------
 
 
 def reference(logits: Sequence[float], sampling: Sampling) -> list[tuple[int, float]]:
-    """The tokens left after top-k and top-p with their renormalised probabilities, in the vocabulary's order."""
+    """The tokens left after top-k and top-p, renormalised, in the vocabulary's order."""
     scaled = [value / sampling.temperature for value in logits]
     total = math.fsum(math.exp(value) for value in scaled)
     ranked = sorted(((math.exp(v) / total, -i) for i, v in enumerate(scaled)), reverse=True)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="torch comes with the lock")
+pytest.importorskip("torch", reason="torch comes with the lock")
+
+import torch
 
 from harness.adapt.rollout.weights import Digest, buckets, pack, unpack
 

@@ -1,0 +1,121 @@
+"""The words of ``verlock climb``: the order of rungs, what each choice means, all wrong words at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from harness.adapt.names import PATCH_NAMES
+from harness.errors import OverrideError
+from harness.ladder import command, rungs
+from harness.ladder.options import ORDER, ClimbOptions, RungName
+
+# The design's order, without the two that issue "Checkpoint" and issue "Two ranks" add.
+DESIGN = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
+GOOD: dict[str, Any] = {
+    "profile": "cpu",
+    "first": "env",
+    "last": "ppo",
+    "rollout": "hf",
+    "reward": "rule",
+    "model": "tiny",
+    "data": "tiny",
+    "algorithm": "ppo",
+    "trainer": "v1",
+    "seed": 1,
+    "steps": 4,
+    "verl_source": None,
+    "without_patches": [],
+    "overrides": [],
+    "runs": Path("runs"),
+}
+
+
+def test_the_rungs_are_the_designs_in_its_order() -> None:
+    assert ORDER == get_args(RungName) == DESIGN
+    assert tuple(rungs._MODULES) == DESIGN
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("env", "ppo", DESIGN),
+        ("env", "reward", DESIGN[:5]),
+        ("ppo", "ppo", ("ppo",)),
+        ("forward", "rollout", ("forward", "rollout")),
+    ],
+)
+def test_from_and_to(first: Any, last: Any, expected: tuple[str, ...]) -> None:
+    assert replace(ClimbOptions(), first=first, last=last).rungs == expected
+
+
+def test_from_above_to_is_refused() -> None:
+    with pytest.raises(OverrideError, match="--from ppo comes after --to env"):
+        _ = replace(ClimbOptions(), first="ppo", last="env").rungs
+
+
+def test_good_words_become_options(tmp_path: Path) -> None:
+    given = GOOD | {
+        "trainer": "v0",
+        "without_patches": [PATCH_NAMES[0]],
+        "verl_source": tmp_path,
+        "overrides": ["a=1"],
+    }
+    options = command.parse(**given)
+    assert options.use_v1 is False
+    assert options.without_patches == {PATCH_NAMES[0]}
+    assert options.verl_source == tmp_path.resolve()
+    assert options.overrides == ("a=1",)
+
+
+WRONG = [
+    ({"first": "rolout"}, "--from rolout is unknown"),
+    ({"last": "top"}, "--to top is unknown"),
+    ({"rollout": "vllm"}, "--rollout vllm is unknown"),
+    ({"algorithm": "dpo"}, "--algorithm dpo is unknown"),
+    ({"trainer": "v2"}, "--trainer v2 is unknown"),
+    ({"without_patches": ["pinning"]}, "--without-patch pinning names no patch"),
+    ({"overrides": ["trainer.nnodes"]}, "trainer.nnodes is no Hydra override"),
+]
+
+
+@pytest.mark.parametrize(("changed", "said"), WRONG)
+def test_a_wrong_word_is_named_with_the_right_ones(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(OverrideError, match=said) as caught:
+        command.parse(**GOOD | changed)
+    (problem,) = caught.value.problems
+    assert problem.todo
+
+
+def test_all_wrong_words_are_named_at_once() -> None:
+    changed = {key: value for one, _ in WRONG for key, value in one.items()}
+    with pytest.raises(OverrideError) as caught:
+        command.parse(**GOOD | changed)
+    assert len(caught.value.problems) == len(WRONG)
+
+
+def test_which_reward_scores() -> None:
+    ours = ClimbOptions().reward_function()
+    assert ours is not None
+    assert (ours[0].name, ours[1]) == ("rewards.py", "arithmetic")
+    mock = replace(ClimbOptions(), reward="mock").reward_function()
+    assert mock is not None
+    assert mock[1] == "mock"
+    assert replace(ClimbOptions(), data="/rows.parquet").reward_function() is None  # verl's own rule
+
+
+def test_a_users_reward(tmp_path: Path) -> None:
+    file = tmp_path / "a:b.py"
+    file.write_text("")
+    assert replace(ClimbOptions(), reward=f"{file}:score").reward_function() == (file, "score")
+
+
+@pytest.mark.parametrize(
+    ("reward", "said"), [("rules", "is no reward"), ("/no/such.py:f", "no such file"), (":f", "is no reward")]
+)
+def test_a_reward_that_is_none(reward: str, said: str) -> None:
+    with pytest.raises(OverrideError, match=said):
+        replace(ClimbOptions(), reward=reward).reward_function()
