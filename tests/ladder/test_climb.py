@@ -1,6 +1,4 @@
-"""The first five rungs, climbed for real: what passes leaves a whole record, and a planted fault is found at
-the lowest rung that can show it.
-"""
+"""The first five rungs, climbed for real: a planted fault is found at the lowest rung that can show it."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ COMPUTE = "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
 
 def test_the_climb_to_reward(climb: Climb) -> None:
-    """Half a minute after the install, a user knows that environment, data, losses, rollout and reward work."""
+    """In seconds a user knows that environment, data, losses, rollout and reward work."""
     done = climb("--to", "reward")
     assert done.exit_code == 0, done.stdout
     run = done.run

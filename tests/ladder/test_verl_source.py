@@ -1,4 +1,4 @@
-"""A verl checkout over the locked one, for those who are changing verl itself: what it is, is in the record."""
+"""A verl checkout laid over the locked one, for those who are changing verl itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-found = importlib.util.find_spec("verl")
-if found is None or not found.submodule_search_locations:
-    pytest.skip("verl comes with the lock", allow_module_level=True)
-(VERL,) = found.submodule_search_locations
-
 from harness.adapt import names
+
+pytest.importorskip("verl", reason="verl comes with the lock")
+(VERL,) = importlib.util.find_spec("verl").submodule_search_locations  # type: ignore[union-attr,misc]
 
 Climb = Callable[..., Any]
 ANCHORED = 'attn_implementation="flash_attention_2"'
@@ -29,7 +27,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The installed verl as a git checkout, with the code that one patch rests on changed and not committed."""
+    """The installed verl as a git checkout; the code that one patch rests on is changed, uncommitted."""
     folder = tmp_path / "checkout"
     shutil.copytree(VERL, folder / "verl", ignore=shutil.ignore_patterns("__pycache__"))
     git(folder, "init", "-q")

@@ -54,7 +54,7 @@ def climb(order: dict[str, Any]) -> int:
         importlib.import_module("harness.cli").main()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the fork must end here, whatever it was
         traceback.print_exc()
         return 1
     return 0
