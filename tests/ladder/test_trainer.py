@@ -140,7 +140,8 @@ def test_each_patch_acted_where_it_should(trained: Any, name: str) -> None:
 
 def test_nothing_is_left_in_the_temp_folder(ended: tuple[Any, list[str]]) -> None:
     """Ray's session folder holds hundreds of megabytes after a few runs."""
-    assert ended[1] == []
+    # torch's own cache, one for all runs of a user.
+    assert [name for name in ended[1] if not name.startswith("torchinductor_")] == []
 
 
 def test_no_process_is_left(trained: Any) -> None:
