@@ -150,6 +150,9 @@ def climb(
         Path | None, typer.Option(help="A verl checkout to lay over the locked verl.")
     ] = None,
     without_patch: Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")] = None,
+    fork: Annotated[
+        bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
+    ] = True,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -182,6 +185,7 @@ def climb(
         verl_source=verl_source,
         without_patches=without_patch or [],
         overrides=overrides or [],
+        fork=fork,
         runs=runs,
     )
 

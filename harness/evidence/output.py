@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +71,14 @@ def run(
     on_line: Callable[[str], None] | None = None,
     timeout: float | None = None,
     grace: float = 8.0,
+    spare: Collection[int] = (),
 ) -> Finished:
     """Run ``command``, append its merged output to ``log``, and wait for its end.
 
     ``env`` is the whole environment (default: this process's). If it holds ``VERLOCK_RUN_ID``, all
-    that carries the same id and is still there ``grace`` seconds after the end is swept. A child
-    that runs longer than ``timeout`` seconds is ended like on Ctrl-C, but returned with ``timed_out``.
+    that carries the same id and is still there ``grace`` seconds after the end is swept, except
+    ``spare``. A child that runs longer than ``timeout`` seconds is ended like on Ctrl-C, but returned
+    with ``timed_out``.
 
     Raises :class:`InterruptedRunError` on SIGINT or SIGTERM (only noticed in the main thread),
     :class:`DiskFullError` or :class:`RecordError` when the log cannot be written. The child and what
@@ -95,12 +97,12 @@ def run(
                     child, sink, log, _Lines(on_line), asked, began + timeout if timeout else None
                 )
             except BaseException:
-                _end(child, environment, grace, asked)
+                _end(child, environment, grace, asked, spare)
                 raise
             if timed_out or asked:
-                left = _end(child, environment, grace, asked)
+                left = _end(child, environment, grace, asked, spare)
             else:
-                left = _sweep(environment, patience=grace)
+                left = _sweep(environment, patience=grace, spare=spare)
             if asked:
                 raise InterruptedRunError(
                     f"the run was ended by {signal.Signals(asked[0]).name}",
@@ -198,7 +200,11 @@ def _write(sink: int, data: bytes, log: Path) -> None:
 
 
 def _end(
-    child: subprocess.Popen[bytes], environment: Mapping[str, str], grace: float, asked: list[int]
+    child: subprocess.Popen[bytes],
+    environment: Mapping[str, str],
+    grace: float,
+    asked: list[int],
+    spare: Collection[int],
 ) -> list[Ended]:
     """End the child in order; a second Ctrl-C cuts the waiting short. Its pipe is drained meanwhile."""
     if child.poll() is None:
@@ -210,7 +216,7 @@ def _end(
         time.sleep(0.05)
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    left = _sweep(environment, patience=0.0)
+    left = _sweep(environment, patience=0.0, spare=spare)
     child.wait()
     drain.join(timeout=1.0)
     return left
@@ -228,6 +234,6 @@ def _discard(pipe: int) -> None:
             pass
 
 
-def _sweep(environment: Mapping[str, str], *, patience: float) -> list[Ended]:
+def _sweep(environment: Mapping[str, str], *, patience: float, spare: Collection[int]) -> list[Ended]:
     run_id = environment.get(RUN_VARIABLE)
-    return sweep(run_id, patience=patience) if run_id else []
+    return sweep(run_id, patience=patience, spare=spare) if run_id else []

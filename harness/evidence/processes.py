@@ -8,7 +8,7 @@ environment cannot be read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -104,30 +104,33 @@ def find(run_id: str) -> list[Seen]:
     return [Seen(pid=process.pid, title=name_of(process)) for process in Members(run_id).find()]
 
 
-def sweep(run_id: str, *, patience: float = 0.0, grace: float = 3.0) -> list[Ended]:
+def sweep(
+    run_id: str, *, patience: float = 0.0, grace: float = 3.0, spare: Collection[int] = ()
+) -> list[Ended]:
     """End all that is left of a run, and say what that was.
 
     First wait up to ``patience`` seconds for the processes to leave by themselves (Ray needs one or
     two), then SIGTERM, then SIGKILL to those that are still there after ``grace`` seconds. Repeats
     until none is found, because a process can start another while it is being ended. The calling
-    process and its ancestors are never touched.
+    process and its ancestors are never touched, nor are the pids in ``spare``: a fork server outlives
+    the trainer runs that it serves.
     """
     members = Members(run_id)
     ended: list[Ended] = []
     deadline = time.monotonic() + patience
-    while _targets(members) and time.monotonic() < deadline:
+    while _targets(members, spare) and time.monotonic() < deadline:
         time.sleep(0.1)
     for attempt in range(5):
-        targets = _targets(members)
+        targets = _targets(members, spare)
         if not targets:
             break
         ended += _end(targets, grace=grace if attempt == 0 else 0.5)
     return ended
 
 
-def _targets(members: Members) -> list[psutil.Process]:
+def _targets(members: Members, spare: Collection[int]) -> list[psutil.Process]:
     here = psutil.Process()
-    spared = {here.pid, *(parent.pid for parent in here.parents())}
+    spared = {here.pid, *spare, *(parent.pid for parent in here.parents())}
     return [process for process in members.find() if process.pid not in spared]
 
 

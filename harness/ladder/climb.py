@@ -6,7 +6,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -26,6 +27,7 @@ from harness.ladder.precision import write_precision
 from harness.ladder.quiet import captured
 from harness.profiles.load import load
 from harness.profiles.model import Profile
+from harness.warm.fork import ForkServer, start
 
 Step = tuple[str, Callable[[Context], Verified]]
 
@@ -87,8 +89,26 @@ def _climb(
             sampler=sampler,
             output=Output(as_json=output.as_json, file=terminal),
         )
-        for name, function in steps:
-            _step(context, name, function)
+        with _forking(context, [name for name, _function in steps]) as fork:
+            context.fork = fork
+            for name, function in steps:
+                _step(context, name, function)
+
+
+@contextmanager
+def _forking(context: Context, names: Sequence[str]) -> Iterator[ForkServer | None]:
+    """The fork server, started early: it imports while the first rungs climb."""
+    if not context.options.fork or not any(name.startswith(("ppo", "learn")) for name in names):
+        yield None
+        return
+    environ = environment.child(environment.variables(context.profile, context.settings, context.record))
+    started = start(context.settings.device, environ, context.folder / "output.log", context.folder)
+    if isinstance(started, str):
+        context.output.line(f"started normally, not forked: {started}")
+        yield None
+        return
+    with started:
+        yield started
 
 
 def _settings(options: ClimbOptions) -> dict[str, Any]:

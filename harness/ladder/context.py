@@ -15,6 +15,7 @@ from harness.evidence.sampler import Sampler
 from harness.ladder.inputs import Inputs, prepare
 from harness.ladder.options import ClimbOptions
 from harness.profiles.model import Profile
+from harness.warm.fork import ForkServer
 
 
 @dataclass(kw_only=True)
@@ -27,6 +28,8 @@ class Context:
     record: RunRecord
     sampler: Sampler
     output: Output
+    fork: ForkServer | None = None
+    """The fork server of this climb, where there is one."""
     responses: list[Any] = field(default_factory=list)
     """What the ``rollout`` rung generated, for the ``reward`` rung to score."""
 

@@ -32,6 +32,8 @@ class ClimbOptions:
     verl_source: Path | None = None
     without_patches: frozenset[str] = frozenset()
     overrides: tuple[str, ...] = ()
+    fork: bool = True
+    """Whether Ray's workers are forked from one process that has imported all (harness/warm)."""
     runs: Path = Path("runs")
 
     @property

@@ -21,6 +21,7 @@ from harness.ladder.activation import unproven
 from harness.ladder.cause import first_error
 from harness.ladder.context import Context
 from harness.ladder.overrides import words
+from harness.warm.standin import NORMALLY
 
 _STEP = re.compile(r"\bstep:(\d+) - ")
 # Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
@@ -109,6 +110,8 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
         found = _STEP.search(line)
         if found:
             context.output.line(f"  {name}: step {found[1]} of {steps}")
+        if line.startswith(NORMALLY):
+            context.output.line(f"  {name}: {line.removeprefix('verlock: ')}")
         for sign, text in _MILESTONES.items():
             if sign in line and sign not in told:
                 told.add(sign)
@@ -118,8 +121,16 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
         "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
     }
+    fork = context.fork
+    if fork is not None:
+        command, variables = fork.command(command), variables | fork.variables()
     finished = output.run(
-        command, log=context.folder / "output.log", env=environment.child(variables), cwd=folder, on_line=show
+        command,
+        log=context.folder / "output.log",
+        env=environment.child(variables),
+        cwd=folder,
+        on_line=show,
+        spare=() if fork is None else (fork.pid,),
     )
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
     return finished

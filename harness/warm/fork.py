@@ -1,0 +1,100 @@
+"""The climb's side of the fork server: starts it, ends it, and says what a trainer must be started with."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from harness.evidence import events, tether
+from harness.warm import ray_hooks, standin, wire
+from harness.warm.title import PADDING
+
+_END_SECONDS = 5.0
+
+
+class ForkServer:
+    """One climb's server. It imports while the climb does other work; nobody needs to wait for it."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path, folder: Path) -> None:
+        """``environment`` is a trainer's: what is read at import must be what the driver would read."""
+        self.address = f"verlock-{os.getpid()}-{secrets.token_hex(8)}"
+        with log.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid())),
+                    *(sys.executable, "-P", "-m", "harness.warm.server", self.address, PADDING),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                # Ray's setproctitle would overwrite the environment, by which a sweep finds this process.
+                env={**environment, "SPT_NOENV": "1"},
+                cwd=folder,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        """Nothing to do: it runs from its making on."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the server; the kernel ends children that were left."""
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The server's process, which a sweep between two trainer runs must leave."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs; it ends by itself where it does not fit."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Kill it: it holds no state."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_END_SECONDS)
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """``python -m MODULE ...`` as a command that forks instead."""
+        python, *arguments = command
+        return [python, str(standin.__file__), *arguments]
+
+    def variables(self) -> dict[str, str]:
+        """What tells a stand-in where the server is; Ray hands it on to each worker."""
+        return {wire.ADDRESS_VARIABLE: self.address}
+
+
+def start(device: str, environment: Mapping[str, str], log: Path, folder: Path) -> ForkServer | str:
+    """Start a server, or say in a few words why there is none: the run then starts normally."""
+    reason = problem(device, environment)
+    if reason is None:
+        return ForkServer(environment, log, folder)
+    events.emit("fork_server", ready=False, reason=reason)
+    return reason
+
+
+def problem(device: str, environment: Mapping[str, str]) -> str | None:
+    """Why this run cannot be forked, before anything is started."""
+    if sys.platform != "linux":
+        return "forking needs Linux"
+    if device != "cpu":
+        return f"a process that will use {device} must not be forked"
+    if not environment.get("OMP_NUM_THREADS"):
+        return "without OMP_NUM_THREADS Ray gives each worker a number of threads of its own"
+    return ray_hooks.installed_problem()

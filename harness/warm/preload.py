@@ -1,0 +1,72 @@
+"""What the fork server imports before it forks: all that the driver and the workers of a run import."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+# In the order of their weight; each is imported by the driver or by a worker of a PPO or GRPO run.
+MODULES = (
+    "verl",
+    "verl.workers.engine_workers",
+    "verl.workers.engine.fsdp",
+    "verl.trainer.main_ppo_v0",
+    "verl.trainer.ppo.v1",
+    "verl.experimental.agent_loop",
+    "verl.experimental.reward_loop",
+    "verl.utils.tracking",
+    "verl.utils.dataset.rl_dataset",
+    "verl.workers.rollout.replica",
+    "transfer_queue",
+    "torch.utils.tensorboard",
+    "harness.adapt.agent_loop",
+    "harness.adapt.replay_buffer",
+    "harness.adapt.rollout.loader",
+    "harness.adapt.rollout.replica",
+    "ray._private.workers.setup_worker",
+)
+# Without these a run is not what the server was made for; the others differ between versions of verl.
+REQUIRED = frozenset({"verl"})
+# Arrow's allocator starts a thread when it is loaded; a process with threads must not fork.
+_WHILE_IMPORTING = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+
+
+@contextmanager
+def _variables(added: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in added}
+    os.environ |= added
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def load() -> list[str]:
+    """Import everything; returns what could not be imported. Raises what a required module raises."""
+    missing = []
+    with _variables(_WHILE_IMPORTING), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in MODULES:
+            try:
+                import_module(name)
+            except ImportError:
+                if name in REQUIRED:
+                    raise
+                missing.append(name)
+    return missing
+
+
+def threads() -> int:
+    """How many threads this process has, those of C++ libraries included."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Threads:"):
+            return int(line.split()[1])
+    return 0

@@ -1,0 +1,38 @@
+"""Environment variables that are read once, at import: a child forked after that cannot change them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Thread pools (libgomp, OpenBLAS and MKL read theirs when they are loaded), the loader, the allocator,
+# the interpreter (a hash seed), and what verl reads in module bodies.
+_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "ATEN_")
+_NAMES = frozenset(
+    {
+        "VERL_USE_EXTERNAL_MODULES",
+        "VERL_USE_EXTERNAL_PLUGINS",
+        "VERL_USE_MODELSCOPE",
+        "VERL_PLATFORM",
+        "VERL_ENGINE_DEVICE",
+        "VERL_ENGINE_VENDOR",
+        "VERL_LOGGING_LEVEL",
+        "VERLOCK_DEVICE",
+        "VERLOCK_ATTENTION",
+        "VERLOCK_WITHOUT_PATCHES",
+        "VERLOCK_RUN_ID",
+        "HF_HUB_OFFLINE",
+        "HF_HOME",
+        "TRANSFORMERS_OFFLINE",
+        "TLLM_DISABLE_NVLS_MNNVL",
+        "FLASH_ATTENTION_DETERMINISTIC",
+    }
+)
+
+
+def differing(server: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """The names of such variables that a child wants otherwise than its server has them."""
+    return sorted(
+        name
+        for name in server.keys() | wanted.keys()
+        if (name in _NAMES or name.startswith(_PREFIXES)) and server.get(name) != wanted.get(name)
+    )
