@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from harness.warm import ray_hooks, title
-from harness.warm.standin import tie
+from harness.warm.standin import SCRIPT, tie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,16 @@ class Request:
     oom_score: int
 
     @property
-    def is_worker(self) -> bool:
-        """A worker of Ray, or else a module that is run as ``python -m``."""
-        return self.arguments[:1] != ["-m"]
+    def kind(self) -> Literal["module", "script", "worker"]:
+        """``python -m MODULE``, one of Ray's own scripts, or a worker of Ray."""
+        if self.arguments[:1] == ["-m"]:
+            return "module"
+        return "script" if self.arguments[:1] == [SCRIPT] else "worker"
+
+    @property
+    def words(self) -> list[str]:
+        """The interpreter's arguments in a normal start."""
+        return self.arguments[1:] if self.kind == "script" else self.arguments
 
 
 def become(
@@ -52,10 +59,16 @@ def become(
     _limits(request)
     _random_state()
     ray_hooks.in_child()
-    words = [sys.executable, *request.arguments]
+    words = [sys.executable, *request.words]
     sys.orig_argv[:] = words
     title.write(words)
-    _run(_worker(request, outcomes) if request.is_worker else _module(request, outcomes))
+    match request.kind:
+        case "worker":
+            _run(_worker(request, outcomes))
+        case "module":
+            _run(_module(request, outcomes))
+        case "script":
+            _run(_script(request))
 
 
 def _worker(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable[[], None]:
@@ -85,6 +98,16 @@ def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
             # "found in sys.modules": it is imported in the server, and run here as __main__.
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
             runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+    return run
+
+
+def _script(request: Request) -> Callable[[], None]:
+    def run() -> None:
+        words = [word for word in request.words if word != "-u"]  # unbuffered is what the server is
+        sys.argv[:] = words
+        sys.path.insert(0, str(Path(words[0]).parent))
+        runpy.run_path(words[0], run_name="__main__")
 
     return run
 

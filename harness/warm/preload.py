@@ -28,6 +28,13 @@ MODULES = (
     "harness.adapt.rollout.loader",
     "harness.adapt.rollout.replica",
     "ray._private.workers.setup_worker",
+    # What Ray's own services import.
+    "ray.dashboard.agent",
+    "ray.dashboard.dashboard",
+    "ray._private.runtime_env.agent.runtime_env_agent",
+    "ray._private.log_monitor",
+    "ray.autoscaler._private.monitor",
+    "ray.autoscaler.v2.monitor",
 )
 # Without these a run is not what the server was made for; the others differ between versions of verl.
 REQUIRED = frozenset({"verl"})

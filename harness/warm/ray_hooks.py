@@ -29,6 +29,11 @@ _SOURCES = {
     "_private/runtime_env/context.py": "4c6934617819e2245b7bf16a73496139955542573cd4dfaf04d8fc6831f57607",
 }
 _PARAMETER = "setup_worker_path"
+_AGENT_COMMAND = "_build_python_executable_command_memory_profileable"
+# ray/_private/process_watcher.py: agents end when their standard input does, or when their parent is another.
+_AGENTS = ("agent.py", "main.py")
+_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
+_SERVICES = ("start_ray_process", _AGENT_COMMAND)
 # What the raylet gives each worker and Ray's C++ configuration reads once, when ray is imported; without
 # a value a worker aborts (core_worker.cc: "Check failed: !job_id_env.empty()"). The nil job is what the
 # raylet itself gives to workers that it starts ahead of time.
@@ -62,6 +67,7 @@ def imported_problem() -> str | None:
     if _PARAMETER not in inspect.signature(services.start_raylet).parameters:
         return f"ray._private.services.start_raylet takes no {_PARAMETER}"
     missing = [n for n in ("ActorClassID", "Config", "setproctitle", "WorkerID") if not hasattr(_raylet, n)]
+    missing += [n for n in _SERVICES if not hasattr(services, n)]
     missing += [n for n in ("ActorClassID",) if not hasattr(ray.actor, n)]
     return f"ray has no {', '.join(missing)}" if missing else None
 
@@ -97,7 +103,7 @@ def before_imports() -> None:
 
 
 def redirect_workers() -> None:
-    """Make a driver's raylet start :mod:`harness.warm.standin` for each worker."""
+    """Make a driver start :mod:`harness.warm.standin` for each worker and service of its Ray."""
     from ray._private import services
 
     original = services.start_raylet
@@ -110,6 +116,31 @@ def redirect_workers() -> None:
         return original(*bound.args, **bound.kwargs)
 
     services.start_raylet = start_raylet
+    _redirect_services(services)
+
+
+def _redirect_services(services: Any) -> None:
+    """The same for Ray's own Python processes: log monitor, autoscaler, dashboard and two agents.
+
+    Each imports Ray for a second or two, at the moment when the driver waits for them.
+    """
+    start, build = services.start_ray_process, getattr(services, _AGENT_COMMAND)
+
+    @functools.wraps(start)
+    def start_ray_process(command: list[str], *args: Any, **kwargs: Any) -> Any:
+        python, *rest = command
+        if python == sys.executable and rest and rest[0] != standin.__file__:
+            command = [python, standin.__file__, standin.SCRIPT, *rest]
+        return start(command, *args, **kwargs)
+
+    @functools.wraps(build)
+    def agent_command(*args: Any, **kwargs: Any) -> list[str]:
+        python, *rest = build(*args, **kwargs)
+        # With a memory profiler around it there are more words: those agents start normally.
+        return [python, *rest] if set(rest) - {"-u"} else [python, standin.__file__, standin.SCRIPT, *rest]
+
+    services.start_ray_process = start_ray_process
+    setattr(services, _AGENT_COMMAND, agent_command)
 
 
 def own_title(title: str) -> None:
@@ -129,6 +160,9 @@ def in_child() -> None:
 
     ray.actor.ActorClassID = ActorClassID
     Config.initialize("")
+    consts: Any = sys.modules.get("ray.dashboard.consts")
+    if consts is not None:  # read at import; the raylet sets it for its agents only
+        consts.PARENT_HEALTH_CHECK_BY_PIPE = _is_true(os.environ.get(_BY_PIPE))
 
 
 def random_id() -> str:
@@ -155,6 +189,18 @@ def worker_variables(arguments: Sequence[str]) -> Mapping[str, str]:
     """The variables of the worker's runtime environment."""
     context, _rest = _parse(arguments)
     return dict(context.env_vars)
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").lower() in {"1", "true"}
+
+
+def script_problem(environment: Mapping[str, str], arguments: Sequence[str]) -> str | None:
+    """Why this service cannot be forked: an agent may end itself when its parent is not the raylet."""
+    agent = any(Path(word).name in _AGENTS for word in arguments[:2])
+    if agent and not _is_true(environment.get(_BY_PIPE)):
+        return f"without {_BY_PIPE} an agent looks at its parent's pid"
+    return None
 
 
 def run_worker(arguments: Sequence[str]) -> None:

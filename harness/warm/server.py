@@ -86,7 +86,13 @@ class Server:
         if preload.threads() != 1:
             return f"the fork server has {preload.threads()} threads"
         wanted = dict(request.environment)
-        if request.is_worker:
+        if request.kind == "script":
+            if problem := ray_hooks.script_problem(request.environment, request.words):
+                return problem
+            wanted.pop(
+                "LD_PRELOAD", None
+            )  # Ray gives its services jemalloc, to save memory; forked, they share
+        if request.kind == "worker":
             if problem := ray_hooks.worker_problem(request.arguments):
                 return problem
             wanted |= ray_hooks.worker_variables(request.arguments)

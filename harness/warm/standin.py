@@ -4,6 +4,7 @@
 ``standin.py -m MODULE ARGUMENTS`` what the climb starts instead of ``python -m MODULE`` (the driver).
 The child gets this process's arguments, environment, working directory and standard streams. When no
 server answers, or it declines, this process becomes the normal program, and says why.
+``standin.py --script FILE ARGUMENTS`` is for the Python processes of Ray itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if sys.path and Path(sys.path[0]) == Path(__file__).parent:
 from harness.evidence import events
 from harness.warm import wire
 
+SCRIPT = "--script"
 SETUP_WORKER_VARIABLE = "VERLOCK_SETUP_WORKER"
 NORMALLY = "verlock: started normally, not forked"
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -110,7 +112,9 @@ def _normally(arguments: list[str], reason: str) -> None:
     events.emit("fork_declined", reason=reason, program=arguments[:2])
     sys.stderr.write(f"{NORMALLY}: {reason}\n")
     sys.stderr.flush()
-    if arguments[:1] != ["-m"]:
+    if arguments[:1] == [SCRIPT]:
+        del arguments[0]
+    elif arguments[:1] != ["-m"]:
         arguments = [os.environ[SETUP_WORKER_VARIABLE], *arguments]
     os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - becoming it is the purpose
 

@@ -34,5 +34,6 @@ def differing(server: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]
     return sorted(
         name
         for name in server.keys() | wanted.keys()
-        if (name in _NAMES or name.startswith(_PREFIXES)) and server.get(name) != wanted.get(name)
+        if (name in _NAMES or name.startswith(_PREFIXES))
+        and (server.get(name) or "") != (wanted.get(name) or "")
     )
