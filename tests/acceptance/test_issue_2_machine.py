@@ -158,6 +158,7 @@ def in_the_middle(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]
     yield climb, (runs / "latest").resolve()
     with suppress(ProcessLookupError):
         os.killpg(climb.pid, signal.SIGKILL)
+    climb.communicate()
     processes.sweep((runs / "latest").resolve().name)
 
 
