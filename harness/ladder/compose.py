@@ -9,20 +9,28 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from harness.errors import OverrideError, Problem
+from harness.errors import EnvironmentDiffersError, OverrideError, Problem
+
+
+def _verl() -> Path:
+    """verl's folder, found without importing verl: that takes seconds, and only its files are needed."""
+    spec = find_spec("verl")
+    if spec is None or spec.origin is None:
+        raise EnvironmentDiffersError("verl is not installed", todo="use the environment of the profile")
+    return Path(spec.origin).parent
 
 
 @contextmanager
 def _tree() -> Iterator[Any]:
-    import verl
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+    with initialize_config_dir(str(_verl() / "trainer" / "config"), version_base=None):
         yield compose
 
 

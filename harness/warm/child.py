@@ -17,6 +17,9 @@ from typing import Any, Literal, NoReturn
 from harness.warm import ray_hooks, title
 from harness.warm.standin import SCRIPT, tie
 
+# This module is imported before Ray and verl.
+_FIRST_PATH = sys.path[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -76,10 +79,13 @@ def _worker(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
         from harness.warm.proof import prove
 
         # The proof names the process by its title, and Ray's own is set within the program.
-        os.environ.update(ray_hooks.worker_variables(request.arguments))
+        ray_hooks.set_worker_variables(request.arguments)
         ray_hooks.own_title("ray::IDLE")
         prove(outcomes)
-        ray_hooks.run_worker(request.arguments)
+        words = ray_hooks.worker_words(request.arguments)
+        _prepend(str(Path(words[0]).parent))
+        sys.argv[:] = words
+        runpy.run_path(words[0], run_name="__main__")
 
     return run
 
@@ -93,7 +99,7 @@ def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
         prove(outcomes)
         ray_hooks.redirect_workers()
         sys.argv[:] = [name, *rest]
-        sys.path.insert(0, request.folder)  # as `python -m` does
+        _prepend(request.folder)
         with warnings.catch_warnings():
             # "found in sys.modules": it is imported in the server, and run here as __main__.
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
@@ -102,11 +108,19 @@ def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
     return run
 
 
+def _prepend(folder: str) -> None:
+    """Put the program's folder where an interpreter puts it: before all that was there at the start.
+
+    Ray's import puts its own third-party folder before that.
+    """
+    sys.path.insert(sys.path.index(_FIRST_PATH), folder)
+
+
 def _script(request: Request) -> Callable[[], None]:
     def run() -> None:
         words = [word for word in request.words if word != "-u"]  # unbuffered is what the server is
         sys.argv[:] = words
-        sys.path.insert(0, str(Path(words[0]).parent))
+        _prepend(str(Path(words[0]).parent))
         runpy.run_path(words[0], run_name="__main__")
 
     return run

@@ -16,6 +16,7 @@ from harness.evidence import events, tether
 from harness.warm import ray_hooks, standin, wire
 from harness.warm.title import PADDING
 
+PLUGIN = "harness.adapt.plugin"
 _END_SECONDS = 5.0
 
 
@@ -97,4 +98,8 @@ def problem(device: str, environment: Mapping[str, str]) -> str | None:
         return f"a process that will use {device} must not be forked"
     if not environment.get("OMP_NUM_THREADS"):
         return "without OMP_NUM_THREADS Ray gives each worker a number of threads of its own"
+    plugins = environment.get("VERL_USE_EXTERNAL_MODULES", "")
+    if plugins != PLUGIN:
+        # Their module bodies may look at the process that imports them, and would run in the server only.
+        return f"the plug-ins {plugins.removeprefix(PLUGIN).strip(',')} must be imported in each process"
     return ray_hooks.installed_problem()

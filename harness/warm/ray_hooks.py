@@ -12,7 +12,6 @@ import functools
 import hashlib
 import inspect
 import os
-import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -203,15 +202,16 @@ def script_problem(environment: Mapping[str, str], arguments: Sequence[str]) -> 
     return None
 
 
-def run_worker(arguments: Sequence[str]) -> None:
-    """Become the worker: what ``setup_worker.py`` and ``exec_worker`` do, without the exec."""
+def set_worker_variables(arguments: Sequence[str]) -> None:
+    """Set them as ``exec_worker`` does, which takes ``${NAME}`` in a value for another variable."""
     from ray._private.utils import update_envs
 
-    context, rest = _parse(arguments)
-    update_envs(context.env_vars)
-    sys.argv[:] = rest
-    sys.path[0:0] = [str(Path(rest[0]).parent)]
-    runpy.run_path(rest[0], run_name="__main__")
+    update_envs(dict(worker_variables(arguments)))
+
+
+def worker_words(arguments: Sequence[str]) -> list[str]:
+    """What the worker's interpreter would be started with: Ray's ``default_worker.py`` and its arguments."""
+    return _parse(arguments)[1]
 
 
 def _parse(arguments: Sequence[str]) -> tuple[Any, list[str]]:

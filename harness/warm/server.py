@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,8 @@ from harness.warm import preload, ray_hooks, title, variables, wire
 from harness.warm.child import Request, become
 
 _REQUEST_SECONDS = 10.0
+# Set by the climb for the server alone (harness/warm/fork.py).
+_OURS = "SPT_NOENV"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +39,14 @@ class _Child:
 class Server:
     """Listens, forks, waits."""
 
-    def __init__(self, listener: socket.socket, outcomes: list[dict[str, Any]]) -> None:
-        """``outcomes`` are the patches' events of the imports, for the children's own proof."""
+    def __init__(
+        self, listener: socket.socket, outcomes: list[dict[str, Any]], before: dict[str, str]
+    ) -> None:
+        """``outcomes``: the patches' events of the imports; ``before``: the environment before them."""
         self._listener = listener
         self._outcomes = outcomes
-        self._environment = dict(os.environ)
+        self._before = before
+        self._changes = variables.changed({_OURS: "1", **before}, os.environ)
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -96,7 +101,7 @@ class Server:
             if problem := ray_hooks.worker_problem(request.arguments):
                 return problem
             wanted |= ray_hooks.worker_variables(request.arguments)
-        differing = variables.differing(self._environment, wanted)
+        differing = variables.differing(self._before, wanted)
         return f"it needs other values of {', '.join(differing)}" if differing else None
 
     def _fork(self, request: Request, streams: list[int], connection: socket.socket) -> None:
@@ -104,6 +109,8 @@ class Server:
         pid = os.fork()
         if pid == 0:
             self._forget(connection)
+            wanted = variables.after_imports(request.environment, self._before, self._changes)
+            request = replace(request, environment=wanted)
             become(request, streams, self._outcomes, server)
         child = _Child(pid=pid, ended=os.pidfd_open(pid), stand_in=connection)
         self._children[pid] = child
@@ -168,6 +175,7 @@ def main(address: str) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + address)
         listener.listen(64)
+        before = {name: value for name, value in os.environ.items() if name != _OURS}
         missing, outcomes = _import()
         words = list(sys.orig_argv)
         ray_hooks.own_title("fork server")
@@ -183,7 +191,7 @@ def main(address: str) -> int:
         events.emit(
             "fork_server", ready=True, seconds=round(time.monotonic() - began, 3), not_imported=missing
         )
-        Server(listener, outcomes).serve()
+        Server(listener, outcomes, before).serve()
     return 0
 
 

@@ -29,6 +29,31 @@ _NAMES = frozenset(
 )
 
 
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """What the imports set (``None``: took away) in the environment, as torch, Ray and verl do."""
+    return {
+        name: after.get(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name)
+    }
+
+
+def after_imports(
+    wanted: Mapping[str, str], before: Mapping[str, str], changes: Mapping[str, str | None]
+) -> dict[str, str]:
+    """A child's environment as its own imports would have left it.
+
+    An import may set a variable always or only where there is none: a value that the server did not start
+    with is the child's own, and stays.
+    """
+    out = dict(wanted)
+    for name, value in changes.items():
+        if wanted.get(name) == before.get(name):
+            if value is None:
+                out.pop(name, None)
+            else:
+                out[name] = value
+    return out
+
+
 def differing(server: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
     """The names of such variables that a child wants otherwise than its server has them."""
     return sorted(
