@@ -99,6 +99,33 @@ def lock(profiles: Names = None, check: Check = False, as_json: Json = False) ->
 
 
 @app.command()
+def audit(
+    profile: Annotated[str, typer.Argument(help="Whose GPU must run what the wheels hold.")],
+    wheel: Annotated[
+        list[Path] | None, typer.Option(help="Judge this wheel file; may be given several times.")
+    ] = None,
+    installed: Annotated[
+        Path | None, typer.Option(metavar="PYTHON", help="Judge what is installed for this interpreter.")
+    ] = None,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Judge samples of the locked wheels on the index (the default).")
+    ] = False,
+    torch: Annotated[
+        str | None, typer.Option(help="With --remote: this version in place of the lock's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether the profile's GPU can run the CUDA libraries of its locked wheels, library by library."""
+    from harness.build.audit.command import audit as run
+
+    if sum([bool(wheel), bool(installed), remote or bool(torch)]) > 1:
+        raise typer.BadParameter("--wheel, --installed and --remote (with --torch) exclude each other")
+    output = Output(as_json=as_json)
+    code = run(profile, output=output, wheels=wheel or (), installed=installed, torch=torch)
+    raise typer.Exit(code)
+
+
+@app.command()
 def env(
     profile: Annotated[str, typer.Argument(help="Whose lock is installed.")],
     dev: Annotated[bool, typer.Option("--dev", help="Add the locked development tools.")] = False,

@@ -160,6 +160,13 @@ class ToolMissingError(VerlockError):
     scope = "local-only"
 
 
+class AuditError(VerlockError):
+    """A GPU that cannot run what the lock's wheels hold, or a wheel that cannot be judged."""
+
+    exit_code = 25
+    failure_class = "backend"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

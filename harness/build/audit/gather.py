@@ -1,0 +1,220 @@
+"""Where libraries are read from: a wheel file, a wheel on an index, or what is installed.
+
+Nothing is unpacked to disk. Of a wheel on an index only samples are fetched: a deflated member can be read
+from its start alone, and the first containers of a library are built as all the others are.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from harness.build.audit import elf, library
+from harness.build.index import Offer
+from harness.build.ranges import RangeFile, Web
+from harness.errors import AuditError, ToolMissingError
+
+ENOUGH = 4
+"""Containers in a sample. Within a library the sets of architectures hardly vary: of 393 in torch 2.8.0's
+libtorch_cuda.so 389 are equal, and the other four only add to them."""
+MOST = 48_000_000
+"""Compressed bytes a library is sampled for. Measured before the first container: 23 MB in torch 2.7.1's
+libtorch_cuda.so, 43 MB in libcublasLt.so.12 (CUDA 12.6)."""
+SMALLEST = 16 << 10
+"""Bytes; nothing smaller holds a kernel."""
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+_STATES_ARCHITECTURES = "libtorch_python.so"  # what torch.cuda.get_arch_list() returns
+# What stands before it need not end in a NUL (2.9.1).
+_LIST = re.compile(rb"((?:sm|compute)_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*)\0")
+_PURELIB = (
+    "import json, sysconfig; print(json.dumps(sorted({*map(sysconfig.get_path, ('purelib', 'platlib'))})))"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """What one distribution holds for GPUs."""
+
+    name: str
+    version: str
+    origin: str
+    """The wheel's file name, or the folder that it is installed in."""
+    libraries: tuple[library.Library, ...]
+    """Those that hold any device code."""
+    built_for: tuple[str, ...] = ()
+    """torch only: the architectures that it says itself it was built for."""
+
+
+class _Sampled(io.RawIOBase):
+    """A member of a remote wheel that ends when enough of the wheel was fetched."""
+
+    def __init__(self, member: IO[bytes], wheel: RangeFile) -> None:
+        super().__init__()
+        self._member, self._wheel, self._before = member, wheel, wheel.fetched
+
+    def read(self, size: int = -1) -> bytes:
+        """As of any file."""
+        if self._wheel.fetched - self._before > MOST:
+            return b""
+        return self._member.read(size)
+
+
+def wheel(path: Path) -> Package:
+    """Everything in a wheel file.
+
+    Raises:
+        AuditError: it is no wheel, or a damaged one.
+    """
+    with path.open("rb") as file:
+        return _read(file, path.name)
+
+
+def remote(web: Web, offer: Offer, *, skip: tuple[str, ...] = ()) -> Package:
+    """Samples of a wheel on an index; ``skip`` names libraries known to hold no device code.
+
+    Raises:
+        LockError: the index does not answer.
+        AuditError: what it has is no wheel, or a damaged one.
+    """
+    if "://" not in offer.address:
+        return wheel(Path(offer.address))
+    file = RangeFile(web, offer.address)
+    return _read(io.BufferedReader(file, 1 << 16), offer.name, skip=skip, sampled=file)
+
+
+def installed(python: Path) -> tuple[list[Package], dict[str, str]]:
+    """Every package of an environment that has libraries, and name and version of all packages.
+
+    Raises:
+        ToolMissingError: there is no such interpreter.
+        AuditError: a library that is damaged.
+    """
+    packages: list[Package] = []
+    versions: dict[str, str] = {}
+    for folder in _site_packages(python):
+        for info in sorted(folder.glob("*.dist-info")):
+            given, _, version = info.name.removesuffix(".dist-info").rpartition("-")
+            name = str(canonicalize_name(given))
+            versions[name] = version
+            paths = [path for path in _recorded(info) if _is_large(folder / path)]
+            states = [folder / path for path in paths if path.endswith(_STATES_ARCHITECTURES)]
+            found = [one for path in paths if (one := _installed_library(folder, path))]
+            if paths:
+                packages.append(
+                    Package(
+                        name=name,
+                        version=version,
+                        origin=str(folder),
+                        libraries=tuple(found),
+                        built_for=_stated(states[0].open("rb")) if states else (),
+                    )
+                )
+    return packages, versions
+
+
+def _site_packages(python: Path) -> list[Path]:
+    try:
+        done = subprocess.run([python, "-I", "-c", _PURELIB], capture_output=True, text=True, check=True)
+        return [Path(name) for name in json.loads(done.stdout)]
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise ToolMissingError(
+            f"{python} does not run as a Python",
+            why=str(error),
+            todo="give the environment's interpreter, as `verlock env PROFILE` prints it",
+        ) from None
+
+
+def _is_large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size >= SMALLEST
+
+
+def _recorded(info: Path) -> list[str]:
+    with suppress(OSError, UnicodeDecodeError):
+        lines = (info / "RECORD").read_text(encoding="utf-8").splitlines()
+        return sorted(path for line in lines if _LIBRARY.search(path := line.split(",")[0].strip('"')))
+    return []
+
+
+def _installed_library(folder: Path, name: str) -> library.Library | None:
+    path = folder / name
+    with suppress(elf.NotElfError), path.open("rb") as file:
+        try:
+            found = library.read(name, file, size=path.stat().st_size, jumps=True)
+        except elf.NotElfError:
+            raise
+        except elf.ElfError as error:
+            raise _damaged(name, error) from None
+        return found if found.containers else None
+    return None
+
+
+def _damaged(where: str, error: Exception) -> AuditError:
+    return AuditError(
+        "a damaged library", where=where, why=str(error), todo="install or download its package again"
+    )
+
+
+def _read(
+    file: BinaryIO, origin: str, *, skip: tuple[str, ...] = (), sampled: RangeFile | None = None
+) -> Package:
+    try:
+        name, version, _, _ = parse_wheel_filename(origin)
+        with zipfile.ZipFile(file) as archive:
+            libraries = tuple(_members(archive, skip, sampled))
+            states = [one for one in archive.namelist() if one.endswith(_STATES_ARCHITECTURES)]
+            built_for = _stated(archive.open(states[0])) if states else ()
+    except InvalidWheelFilename as error:
+        raise AuditError(
+            "not the name of a wheel",
+            where=origin,
+            why=str(error),
+            todo="keep the name that it was published under",
+        ) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise AuditError(
+            "a damaged wheel", where=origin, why=str(error) or type(error).__name__, todo="download it again"
+        ) from None
+    return Package(
+        name=str(name), version=str(version), origin=origin, libraries=libraries, built_for=built_for
+    )
+
+
+def _members(
+    archive: zipfile.ZipFile, skip: tuple[str, ...], wheel: RangeFile | None
+) -> Iterator[library.Library]:
+    for member in archive.infolist():
+        base = member.filename.rpartition("/")[2]
+        if not _LIBRARY.search(base) or member.file_size < SMALLEST or base in skip:
+            continue
+        with archive.open(member) as opened, suppress(elf.NotElfError):
+            stream = cast("BinaryIO", opened if wheel is None else _Sampled(opened, wheel))
+            found = library.read(
+                member.filename,
+                stream,
+                size=member.file_size,
+                jumps=wheel is None and member.compress_type == zipfile.ZIP_STORED,
+                stop=(lambda count: count >= ENOUGH) if wheel else None,
+            )
+            if found.containers or not found.complete:
+                yield found
+
+
+def _stated(file: IO[bytes]) -> tuple[str, ...]:
+    """The architectures that torch was built for: the longest such string in its data."""
+    kept, found = b"", b""
+    with file:
+        while chunk := file.read(1 << 20):
+            kept = kept[-1024:] + chunk
+            found = max([found, *_LIST.findall(kept)], key=len)
+    return tuple(found.decode().split())

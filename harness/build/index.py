@@ -1,0 +1,188 @@
+"""Asking a package index which files it offers: the simple API, as JSON (PEP 691) or HTML (PEP 503)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from harness.build.ranges import Web
+from harness.build.sources import Sources
+from harness.errors import LockError
+from harness.profiles import LockTarget, Profile
+
+DEFAULT = "https://pypi.org/simple"
+"""Where pip and uv look when nothing else is configured."""
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+# The names that manylinux tags had before PEP 600, by the glibc they stand for.
+_OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One file of a release."""
+
+    name: str
+    """Its file name."""
+    address: str
+    """Where it is: a web address, or a path on this machine."""
+    size: int | None = None
+    """Bytes, where the index tells (PEP 700)."""
+    sha256: str | None = None
+
+    @property
+    def version(self) -> str:
+        """As the file name has it: ``name-version-...whl`` or ``name-version.tar.gz``."""
+        if self.name.endswith(".whl"):
+            return self.name.split("-")[1]
+        return self.name.removesuffix(".zip").removesuffix(".tar.gz").rpartition("-")[2]
+
+
+class Index:
+    """The places that this machine takes packages from, in the order in which they are asked."""
+
+    def __init__(self, web: Web, sources: Sources, *, first: str | None = None) -> None:
+        """``first`` is an index that goes before all others, as torch's own does."""
+        self._web, self._sources = web, sources
+        self._addresses = [*([first] if first else []), sources.index or DEFAULT, *sources.extra_indexes]
+
+    def offers(self, package: str) -> list[Offer]:
+        """Everything on offer, folders of wheels first.
+
+        Raises:
+            LockError: no index knows the package, or none answers.
+        """
+        found = _local(self._sources, package)
+        refusals: list[LockError] = []
+        for address in self._addresses:
+            try:
+                found += self._page(f"{address.rstrip('/')}/{canonicalize_name(package)}/")
+            except LockError as error:
+                refusals.append(error)
+        if not found:
+            raise refusals[0]
+        return found
+
+    def _page(self, address: str) -> list[Offer]:
+        body, response = self._web.get(address, {"Accept": _ACCEPT, "Accept-Encoding": "gzip"})
+        kind = str(getattr(response, "headers", {}).get("Content-Type", ""))
+        base = str(getattr(response, "url", address))
+        return parse(body.decode("utf-8", "replace"), base=base, json_page="json" in kind)
+
+
+def parse(text: str, *, base: str, json_page: bool) -> list[Offer]:
+    """The files of one page. Pure.
+
+    Raises:
+        LockError: the page is not what the simple API says.
+    """
+    if not json_page:
+        page = _Links(base)
+        page.feed(text)
+        return page.offers
+    try:
+        return [
+            Offer(
+                name=str(file["filename"]),
+                address=urljoin(base, str(file["url"])),
+                size=file.get("size"),
+                sha256=file.get("hashes", {}).get("sha256"),
+            )
+            for file in json.loads(text)["files"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LockError(
+            "an index page that is none", where=base, why=f"{type(error).__name__}: {error}"
+        ) from None
+
+
+def choose(offers: Iterable[Offer], *, version: str, hashes: Iterable[str], tags: list[Tag]) -> Offer | None:
+    """The file that an installer takes: the best wheel for the tags, else the source.
+
+    Args:
+        offers: what is there.
+        version: the locked one.
+        hashes: what the lock allows; a file with another hash is not it. Empty: any file of the version.
+        tags: what the target accepts, best first.
+    """
+    allowed, ranks = frozenset(hashes), {tag: rank for rank, tag in enumerate(tags)}
+    best: tuple[int, Offer] | None = None
+    for offer in offers:
+        if (allowed and offer.sha256 and offer.sha256 not in allowed) or not _is(offer, version):
+            continue
+        rank = _rank(offer, ranks)
+        if rank is not None and (best is None or rank < best[0]):
+            best = (rank, offer)
+    return best[1] if best else None
+
+
+def target_tags(profile: Profile, target: LockTarget) -> list[Tag]:
+    """The wheel tags that a lock target accepts, best first; the machine this runs on does not matter."""
+    python = tuple(map(int, profile.software.python.split(".")))
+    machine, _, rest = target.python_platform.partition("-")
+    if target.system == "darwin":
+        floor = tuple(map(int, (profile.software.macos_floor or "13.0").split(".")))
+        platforms = list(mac_platforms((floor[0], floor[1]), "arm64" if machine == "aarch64" else machine))
+    else:
+        glibc = int(rest.rpartition("_")[2])
+        platforms = [
+            name
+            for minor in range(glibc, 4, -1)
+            for name in (
+                f"manylinux_2_{minor}_{machine}",
+                *([f"{_OLD_NAMES[minor]}_{machine}"] if minor in _OLD_NAMES else []),
+            )
+        ] + [f"linux_{machine}"]
+    interpreter = f"cp{python[0]}{python[1]}"
+    return [
+        *cpython_tags(python, platforms=platforms),
+        *compatible_tags(python, interpreter=interpreter, platforms=platforms),
+    ]
+
+
+def _is(offer: Offer, version: str) -> bool:
+    return offer.version.replace("_", "-") == version.replace("_", "-")
+
+
+def _rank(offer: Offer, ranks: dict[Tag, int]) -> int | None:
+    if not offer.name.endswith(".whl"):
+        return len(ranks) if offer.name.endswith((".tar.gz", ".zip")) else None
+    try:
+        tags = parse_wheel_filename(offer.name)[3]
+    except InvalidWheelFilename:
+        return None
+    return min((ranks[tag] for tag in tags if tag in ranks), default=None)
+
+
+def _local(sources: Sources, package: str) -> list[Offer]:
+    return [
+        Offer(name=unquote(file.name), address=str(file), size=file.stat().st_size)
+        for folder in sources.folders()
+        for file in sorted(Path(folder).glob("*.whl"))
+        if canonicalize_name(unquote(file.name).partition("-")[0]) == canonicalize_name(package)
+    ]
+
+
+class _Links(HTMLParser):
+    """The links of a PEP 503 page; the hash is in the fragment, a size is not told."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self.offers: list[Offer] = []
+        self._base = base
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take an ``<a href>``."""
+        href = dict(attrs).get("href")
+        if tag != "a" or not href:
+            return
+        address, _, fragment = urljoin(self._base, href).partition("#")
+        name = unquote(urlsplit(address).path.rpartition("/")[2])
+        digest = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None
+        self.offers.append(Offer(name=name, address=address, sha256=digest))
