@@ -126,6 +126,20 @@ def audit(
 
 
 @app.command()
+def plan(
+    profile: Annotated[str, typer.Argument(help="Whose locks are measured.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Fail where docker/budgets.yaml is exceeded.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a profile costs to download and on disk, by package, before anything happens."""
+    from harness.build.plan import plan as run
+
+    run(profile, check=check, output=Output(as_json=as_json))
+
+
+@app.command()
 def env(
     profile: Annotated[str, typer.Argument(help="Whose lock is installed.")],
     dev: Annotated[bool, typer.Option("--dev", help="Add the locked development tools.")] = False,

@@ -167,6 +167,13 @@ class AuditError(VerlockError):
     failure_class = "backend"
 
 
+class BudgetError(VerlockError):
+    """A lock or an image that has grown beyond what its profile may cost."""
+
+    exit_code = 26
+    failure_class = "resource"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

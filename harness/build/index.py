@@ -12,8 +12,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from harness.build.ranges import Web
 from harness.build.sources import Sources
+from harness.build.web import Web
 from harness.errors import LockError
 from harness.profiles import LockTarget, Profile
 
@@ -70,10 +70,8 @@ class Index:
         return found
 
     def _page(self, address: str) -> list[Offer]:
-        body, response = self._web.get(address, {"Accept": _ACCEPT, "Accept-Encoding": "gzip"})
-        kind = str(getattr(response, "headers", {}).get("Content-Type", ""))
-        base = str(getattr(response, "url", address))
-        return parse(body.decode("utf-8", "replace"), base=base, json_page="json" in kind)
+        answer = self._web.get(address, {"Accept": _ACCEPT, "Accept-Encoding": "gzip"})
+        return parse(answer.body.decode("utf-8", "replace"), base=answer.url, json_page="json" in answer.kind)
 
 
 def parse(text: str, *, base: str, json_page: bool) -> list[Offer]:

@@ -13,8 +13,9 @@ from packaging.tags import Tag
 
 from harness.build import files, index, lockfile, resolve, sources
 from harness.build.audit import decide, gather, limits
+from harness.build.audit.finding import Finding
 from harness.build.lock import folder
-from harness.build.ranges import Web
+from harness.build.web import Web
 from harness.console import Output
 from harness.errors import AuditError, LockError
 from harness.profiles import LockTarget, Profile, load
@@ -156,7 +157,7 @@ def _offer(places: index.Index, pin: _Wanted, tags: list[Tag]) -> index.Offer:
     return found
 
 
-def _report(profile: Profile, read: Read, findings: tuple[decide.Finding, ...], output: Output) -> int:
+def _report(profile: Profile, read: Read, findings: tuple[Finding, ...], output: Output) -> int:
     refused = [finding for finding in findings if finding.severity == "refused"]
     megabytes = read.transferred / 1e6
     document: dict[str, Any] = {

@@ -8,40 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatch
-from typing import Literal
 
+from harness.build.audit import floors
 from harness.build.audit.fatbin import Code, Container
+from harness.build.audit.finding import Finding
 from harness.build.audit.gather import Package
 from harness.build.audit.library import Library
-from harness.build.audit.limits import Limits, number, older, uses
-from harness.errors import Problem
+from harness.build.audit.limits import Limits, number, uses
 from harness.profiles import Profile
-
-Severity = Literal["runs", "unused", "unknown", "refused"]
-"""``unused``: the card cannot run it, it is installed all the same, and nothing may call it.
-``unknown``: a sample that met nothing to decide by."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One verdict."""
-
-    severity: Severity
-    subject: str
-    """Package and version, or what else is judged."""
-    what: str
-    library: str | None = None
-    why: str | None = None
-    todo: str | None = None
-    runs: int = 0
-    """Containers that the card can load, of ``of``."""
-    of: int = 0
-
-    def problem(self) -> Problem:
-        """As an error's part."""
-        return Problem(what=f"{self.subject}: {self.what}", where=self.library, why=self.why, todo=self.todo)
 
 
 def evaluate(
@@ -63,8 +37,8 @@ def evaluate(
         ]
         findings += _without_code(package, architecture, profile, limits)
         findings += _built_for(package, architecture, limits)
-    findings += _floors(locked, architecture, profile, limits)
-    findings += _cuda(locked, architecture, profile, limits)
+    findings += floors.packages(locked, architecture, profile, limits)
+    findings += floors.cuda(locked, architecture, profile, limits)
     return tuple(findings)
 
 
@@ -190,67 +164,3 @@ def _parse(word: str) -> Code:
     return Code(
         int(digits), "ptx" if kind == "compute" else "sass", "a" if suffix == "a" else "f" if suffix else ""
     )
-
-
-def _floors(
-    locked: Mapping[str, str], architecture: int, profile: Profile, limits: Limits
-) -> Iterable[Finding]:
-    for name, version in locked.items():
-        fitting = (
-            floor
-            for floor in limits.floors
-            if fnmatch(name, floor.package)
-            and not (floor.from_version and older(version, floor.from_version))
-            and architecture < number(floor.capability)
-        )
-        floor = next(fitting, None)
-        if floor is None:
-            continue
-        needed = uses(profile, floor.used_by)
-        yield Finding(
-            severity="refused" if needed else "unused",
-            subject=f"{name} {version}",
-            what=f"needs compute capability {floor.capability}"
-            + ("" if needed else "; it is installed and must not be used"),
-            why=f"{floor.reason} ({floor.evidence})",
-            todo="choose what does without it in the profile's run policy" if needed else None,
-        )
-
-
-def _cuda(
-    locked: Mapping[str, str], architecture: int, profile: Profile, limits: Limits
-) -> Iterable[Finding]:
-    """The lock's CUDA release against the card and the drivers that the profile promises."""
-    version = next((v for name, v in locked.items() if name.startswith("nvidia-cuda-runtime")), None)
-    entry = next((one for one in limits.cuda if version and version.split(".")[0] == one.series), None)
-    driver = profile.hardware.driver
-    where = f"profiles/{profile.name}.yaml:hardware.driver"
-    if version and entry and architecture < number(entry.capability):
-        yield Finding(
-            severity="refused",
-            subject=f"CUDA {version}",
-            what=f"makes no code for sm_{architecture}",
-            why=f"it starts at compute capability {entry.capability} ({entry.evidence})",
-            todo="lock a torch that is built for an older CUDA",
-        )
-    if version and entry and driver and older(driver.floor, entry.driver):
-        yield Finding(
-            severity="refused",
-            subject=f"CUDA {version}",
-            library=where,
-            what=f"needs driver {entry.driver}, and the profile allows {driver.floor}",
-            why=entry.evidence,
-            todo=f"set hardware.driver.floor to {entry.driver}",
-        )
-    for branch in limits.drivers:
-        if architecture >= number(branch.below) or driver is None:
-            continue
-        if driver.ceiling is None or older(branch.last, driver.ceiling):
-            yield Finding(
-                severity="refused",
-                subject=f"driver {driver.ceiling or 'of any age'}",
-                library=where,
-                what=f"the last branch that knows sm_{architecture} is {branch.last}",
-                why=branch.evidence,
-                todo=f'set hardware.driver.ceiling to "{branch.last}"',
-            )

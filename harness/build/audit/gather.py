@@ -22,7 +22,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from harness.build.audit import elf, library
 from harness.build.index import Offer
-from harness.build.ranges import RangeFile, Web
+from harness.build.ranges import RangeFile
+from harness.build.web import Web
 from harness.errors import AuditError, ToolMissingError
 
 ENOUGH = 4
