@@ -50,7 +50,7 @@ def groups(folder: Path) -> dict[tuple[int, str], list[str]]:
     """The responses to each prompt of each step, as verl's own dump holds them."""
     found: dict[tuple[int, str], list[str]] = defaultdict(list)
     for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text().splitlines():
+        for line in filter(None, file.read_text().split("\n")):  # a response may hold other line ends
             row = json.loads(line)
             found[int(row["step"]), row["input"]].append(row["output"])
     return found
