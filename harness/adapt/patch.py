@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from types import ModuleType
 from typing import Literal
@@ -97,10 +98,17 @@ def acted(name: str) -> None:
     events.emit("patch_acted", patch=name, where=f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
 
+def when_imported(module: str, act: Callable[[ModuleType], object]) -> None:
+    """Call ``act`` with a module when it is imported, or at once if it already is."""
+
+    def hook(imported: ModuleType) -> None:
+        act(imported)
+
+    wrapt.register_post_import_hook(hook, module)
+
+
 def install(patches: tuple[Patch, ...], settings: Settings) -> None:
     """Arrange for each patch that these settings need to run when its module is imported."""
     for patch in patches:
         if patch.when(settings):
-            wrapt.register_post_import_hook(
-                lambda module, patch=patch: patch.run(module, settings), patch.module
-            )
+            when_imported(patch.module, partial(patch.run, settings=settings))

@@ -6,6 +6,8 @@ verl raises an error from a module named there, unlike one from an entry point, 
 
 from __future__ import annotations
 
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 from harness.adapt import patch
@@ -22,26 +24,25 @@ def _replica(name: str) -> Any:
     return REPLICAS[name]
 
 
+def _register_replicas(module: ModuleType) -> None:
+    for name in ROLLOUTS:
+        module.RolloutReplicaRegistry.register(name, partial(_replica, name))
+
+
+def _register_adapters(module: ModuleType) -> None:
+    for name in ROLLOUTS:
+        # verl has no public way to add one.
+        module._ROLLOUT_REGISTRY[name, "async"] = "harness.adapt.rollout.adapter.ServerAdapter"  # noqa: SLF001
+
+
 def activate() -> None:
     """Register platform and rollouts, install the patches, and leave a line in the run's events."""
-    import wrapt
-
     settings = from_environment()
     if settings.device == "cpu":
         import harness.adapt.platform  # noqa: F401 - registers itself
-    for name in ROLLOUTS:
-        # Late, because the registries' modules import Ray's and verl's worker code, which not every
-        # process needs.
-        wrapt.register_post_import_hook(
-            lambda module, name=name: module.RolloutReplicaRegistry.register(name, lambda: _replica(name)),
-            "verl.workers.rollout.replica",
-        )
-        wrapt.register_post_import_hook(
-            lambda module, name=name: module._ROLLOUT_REGISTRY.update(  # noqa: SLF001 - verl has no public way
-                {(name, "async"): "harness.adapt.rollout.adapter.ServerAdapter"}
-            ),
-            "verl.workers.rollout.base",
-        )
+    # Late: the registries' modules import Ray's and verl's worker code, which not every process needs.
+    patch.when_imported("verl.workers.rollout.replica", _register_replicas)
+    patch.when_imported("verl.workers.rollout.base", _register_adapters)
     patch.install(PATCHES, settings)
     events.emit("activated", device=settings.device, patches=[p.name for p in PATCHES if p.when(settings)])
 

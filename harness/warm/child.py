@@ -164,6 +164,8 @@ def _leave() -> None:
 
 def _signals() -> None:
     """The handlers of a fresh interpreter."""
+    if sys.platform != "linux":
+        raise OSError("the fork server is for Linux")
     signal.set_wakeup_fd(-1)
     for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signum < signal.SIGRTMIN:

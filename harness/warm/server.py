@@ -105,6 +105,8 @@ class Server:
         return f"it needs other values of {', '.join(differing)}" if differing else None
 
     def _fork(self, request: Request, streams: list[int], connection: socket.socket) -> None:
+        if sys.platform != "linux":
+            raise OSError("the fork server is for Linux")
         server = os.getpid()
         pid = os.fork()
         if pid == 0:

@@ -10,6 +10,7 @@ import array
 import json
 import socket
 import struct
+import sys
 from typing import Any
 
 # The socket's abstract address (no file that a killed run could leave) travels in this variable.
@@ -33,6 +34,8 @@ def connect(address: str, *, timeout: float) -> socket.socket:
 
 def peer(connection: socket.socket) -> tuple[int, int]:
     """The pid and the user id at the other end, as the kernel knows them."""
+    if sys.platform != "linux":
+        raise OSError("the fork server is for Linux")
     size = struct.calcsize("3i")
     pid, user, _group = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
