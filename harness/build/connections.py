@@ -41,6 +41,14 @@ class Connections:
         self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = defaultdict(list)
         self._lock = threading.Lock()
 
+    def close(self) -> None:
+        """Close what is idle."""
+        with self._lock:
+            for connections in self._idle.values():
+                for connection in connections:
+                    connection.close()
+            self._idle.clear()
+
     def get(self, url: SplitResult, headers: Mapping[str, str], *, most: int) -> Reply:
         """One GET; of the body at most ``most`` bytes.
 

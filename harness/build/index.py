@@ -52,20 +52,25 @@ class Index:
         self._web, self._sources = web, sources
         self._addresses = [*([first] if first else []), sources.index or DEFAULT, *sources.extra_indexes]
 
-    def offers(self, package: str) -> list[Offer]:
-        """Everything on offer, folders of wheels first.
+    def find(self, package: str, *, version: str, hashes: Iterable[str], tags: list[Tag]) -> Offer | None:
+        """The file that an installer takes; a folder of wheels that has it makes asking an index needless.
 
         Raises:
-            LockError: no index knows the package, or none answers.
+            LockError: it was not found, and one of the indexes did not answer or does not know the package.
         """
-        found = _local(self._sources, package)
+        allowed = frozenset(hashes)
+        found = choose(_local(self._sources, package), version=version, hashes=allowed, tags=tags)
         refusals: list[LockError] = []
         for address in self._addresses:
+            if found:
+                break
             try:
-                found += self._page(f"{address.rstrip('/')}/{canonicalize_name(package)}/")
+                offers = self._page(f"{address.rstrip('/')}/{canonicalize_name(package)}/")
             except LockError as error:
                 refusals.append(error)
-        if not found:
+                continue
+            found = choose(offers, version=version, hashes=allowed, tags=tags)
+        if not found and refusals:
             raise refusals[0]
         return found
 

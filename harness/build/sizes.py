@@ -49,25 +49,11 @@ def measure(profile: Profile, target: LockTarget, pins: Iterable[Pin]) -> list[S
     Raises:
         LockError: with one problem for each package whose file cannot be found or read.
     """
-    here = sources.here()
-    web = Web(here)
-    places = index.Index(web, here, first=resolve.torch_index(target, here))
-    tags = index.target_tags(profile, target)
     cache = root() / ".verlock" / "sizes" / f"{profile.name}-{target.name}.json"
     known = _remembered(cache)
     wanted = {_key(pin, target): pin for pin in pins}
     missing = {key: pin for key, pin in wanted.items() if key not in known}
-    problems: list[Problem] = []
-
-    def one(item: tuple[str, Pin]) -> tuple[str, Size] | None:
-        try:
-            return item[0], _measure(web, places, item[1], tags)
-        except LockError as error:
-            problems.extend(error.problems)
-            return None
-
-    with ThreadPoolExecutor(_TOGETHER) as pool:
-        found = dict(entry for entry in pool.map(one, missing.items()) if entry)
+    found, problems = _ask(profile, target, missing) if missing else ({}, [])
     sizes = {key: size for key, size in (known | found).items() if key in wanted}
     if found:
         # A cache that cannot be written costs the next run some seconds, and is no failure of this one.
@@ -80,8 +66,26 @@ def measure(profile: Profile, target: LockTarget, pins: Iterable[Pin]) -> list[S
     return sorted(sizes.values(), key=lambda size: (-size.download, size.name))
 
 
+def _ask(profile: Profile, target: LockTarget, pins: dict[str, Pin]) -> tuple[dict[str, Size], list[Problem]]:
+    """Sizes by key, and a problem for each package that has none."""
+    here = sources.here()
+    tags = index.target_tags(profile, target)
+    problems: list[Problem] = []
+    with Web(here) as web, ThreadPoolExecutor(_TOGETHER) as pool:
+        places = index.Index(web, here, first=resolve.torch_index(target, here))
+
+        def one(item: tuple[str, Pin]) -> tuple[str, Size] | None:
+            try:
+                return item[0], _measure(web, places, item[1], tags)
+            except LockError as error:
+                problems.extend(error.problems)
+                return None
+
+        return dict(entry for entry in pool.map(one, pins.items()) if entry), problems
+
+
 def _measure(web: Web, places: index.Index, pin: Pin, tags: list[Tag]) -> Size:
-    offer = index.choose(places.offers(pin.name), version=pin.version, hashes=pin.hashes, tags=tags)
+    offer = places.find(pin.name, version=pin.version, hashes=pin.hashes, tags=tags)
     if offer is None:
         raise LockError(
             f"{pin.name} {pin.version}: no index or folder here has a file that the lock allows",

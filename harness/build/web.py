@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from harness.build.connections import Connections, Reply
@@ -44,7 +45,7 @@ class Answer:
 
 
 class Web:
-    """Fetches, and counts what it fetches. May be used by several threads."""
+    """Fetches, and counts what it fetches. Serves several threads; its connections close with the context."""
 
     def __init__(self, sources: Sources) -> None:
         """``sources`` says which certificate the machine trusts; proxies come from the environment."""
@@ -52,6 +53,12 @@ class Web:
         self._lock = threading.Lock()
         self._logins: dict[str, str] = {}
         self.meter = Meter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connections.close()
 
     def get(self, url: str, headers: Mapping[str, str], *, most: int = _MOST) -> Answer:
         """Fetch an address; more than ``most`` bytes are not taken.

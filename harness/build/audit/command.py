@@ -116,29 +116,28 @@ def _from_index(profile: Profile, target: LockTarget, torch: str | None, output:
     started = time.monotonic()
     pins = _locked(profile, target)
     here = sources.here()
-    web = Web(here)
     known = limits.load()
     tags = index.target_tags(profile, target)
-    if torch:
-        wanted: list[_Wanted] = [("torch", torch, ())]
-        places = index.Index(web, here)
-    else:
-        wanted = [(pin.name, pin.version, pin.hashes) for pin in pins.values() if known.package(pin.name)]
-        places = index.Index(web, here, first=resolve.torch_index(target, here))
+    wanted: list[_Wanted] = (
+        [("torch", torch, ())]
+        if torch
+        else [(pin.name, pin.version, pin.hashes) for pin in pins.values() if known.package(pin.name)]
+    )
     output.line(f"reading samples of {len(wanted)} package{'s'[: len(wanted) != 1]} on the index")
+    with Web(here) as web, ThreadPoolExecutor(_TOGETHER) as pool:
+        first = None if torch else resolve.torch_index(target, here)
+        places = index.Index(web, here, first=first)
 
-    def one(pin: _Wanted) -> gather.Package:
-        entry = known.package(pin[0])
-        skip = tuple(entry.without_code) if entry else ()
-        return gather.remote(web, _offer(places, pin, tags), skip=skip)
+        def one(pin: _Wanted) -> gather.Package:
+            entry = known.package(pin[0])
+            skip = tuple(entry.without_code) if entry else ()
+            return gather.remote(web, _offer(places, pin, tags), skip=skip)
 
-    with ThreadPoolExecutor(_TOGETHER) as pool:
         packages = tuple(pool.map(one, wanted))
-    locked = {"torch": torch} if torch else {name: pin.version for name, pin in pins.items()}
     return Read(
         source="index",
         packages=packages,
-        locked=locked,
+        locked={"torch": torch} if torch else {name: pin.version for name, pin in pins.items()},
         seconds=time.monotonic() - started,
         transferred=web.meter.bytes,
         requests=web.meter.requests,
@@ -147,7 +146,7 @@ def _from_index(profile: Profile, target: LockTarget, torch: str | None, output:
 
 def _offer(places: index.Index, pin: _Wanted, tags: list[Tag]) -> index.Offer:
     name, version, hashes = pin
-    found = index.choose(places.offers(name), version=version, hashes=hashes, tags=tags)
+    found = places.find(name, version=version, hashes=hashes, tags=tags)
     if found is None or not found.name.endswith(".whl"):
         raise LockError(
             f"the index has no wheel of {name} {version} for this profile",

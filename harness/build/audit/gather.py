@@ -149,21 +149,23 @@ def _recorded(info: Path) -> list[str]:
 
 def _installed_library(folder: Path, name: str) -> library.Library | None:
     path = folder / name
-    with suppress(elf.NotElfError), path.open("rb") as file:
-        try:
-            found = library.read(name, file, size=path.stat().st_size, jumps=True)
-        except elf.NotElfError:
-            raise
-        except elf.ElfError as error:
-            raise _damaged(name, error) from None
-        return found if found.containers else None
-    return None
+    with path.open("rb") as file:
+        found = _library(name, file, size=path.stat().st_size, jumps=True)
+    return found if found and found.containers else None
 
 
-def _damaged(where: str, error: Exception) -> AuditError:
-    return AuditError(
-        "a damaged library", where=where, why=str(error), todo="install or download its package again"
-    )
+def _library(
+    name: str, file: BinaryIO, *, size: int, jumps: bool, stop: library.Stop | None = None
+) -> library.Library | None:
+    """A library, or nothing where the file is something else by that name."""
+    try:
+        return library.read(name, file, size=size, jumps=jumps, stop=stop)
+    except elf.NotElfError:
+        return None
+    except elf.ElfError as error:
+        raise AuditError(
+            "a damaged library", where=name, why=str(error), todo="install or download its package again"
+        ) from None
 
 
 def _read(
@@ -198,16 +200,16 @@ def _members(
         base = member.filename.rpartition("/")[2]
         if not _LIBRARY.search(base) or member.file_size < SMALLEST or base in skip:
             continue
-        with archive.open(member) as opened, suppress(elf.NotElfError):
+        with archive.open(member) as opened:
             stream = cast("BinaryIO", opened if wheel is None else _Sampled(opened, wheel))
-            found = library.read(
+            found = _library(
                 member.filename,
                 stream,
                 size=member.file_size,
                 jumps=wheel is None and member.compress_type == zipfile.ZIP_STORED,
                 stop=(lambda count: count >= ENOUGH) if wheel else None,
             )
-            if found.containers or not found.complete:
+            if found and (found.containers or not found.complete):
                 yield found
 
 
