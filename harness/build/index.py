@@ -32,8 +32,6 @@ class Offer:
     """Its file name."""
     address: str
     """Where it is: a web address, or a path on this machine."""
-    size: int | None = None
-    """Bytes, where the index tells (PEP 700)."""
     sha256: str | None = None
 
     @property
@@ -94,7 +92,6 @@ def parse(text: str, *, base: str, json_page: bool) -> list[Offer]:
             Offer(
                 name=str(file["filename"]),
                 address=urljoin(base, str(file["url"])),
-                size=file.get("size"),
                 sha256=file.get("hashes", {}).get("sha256"),
             )
             for file in json.loads(text)["files"]
@@ -165,7 +162,10 @@ def _rank(offer: Offer, ranks: dict[Tag, int]) -> int | None:
 
 def _local(sources: Sources, package: str) -> list[Offer]:
     return [
-        Offer(name=unquote(file.name), address=str(file), size=file.stat().st_size)
+        Offer(
+            name=unquote(file.name),
+            address=str(file),
+        )
         for folder in sources.folders()
         for file in sorted(Path(folder).glob("*.whl"))
         if canonicalize_name(unquote(file.name).partition("-")[0]) == canonicalize_name(package)
@@ -173,7 +173,7 @@ def _local(sources: Sources, package: str) -> list[Offer]:
 
 
 class _Links(HTMLParser):
-    """The links of a PEP 503 page; the hash is in the fragment, a size is not told."""
+    """The links of a PEP 503 page; the hash is in the fragment."""
 
     def __init__(self, base: str) -> None:
         super().__init__()

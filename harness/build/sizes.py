@@ -1,7 +1,7 @@
 """What a lock costs before anything is fetched: bytes to download and bytes on disk, by package.
 
-The index tells a file's size; what it unpacks to stands in a wheel's central directory, which a range
-request reads. A locked file never changes, so what was found once is kept in ``.verlock/sizes``.
+Both stand in the answer to one range request for a wheel's end: its length, and its central directory. A
+locked file never changes, so what was found once is kept in ``.verlock/sizes``.
 """
 
 from __future__ import annotations

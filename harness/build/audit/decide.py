@@ -35,6 +35,7 @@ def evaluate(
         findings += [
             _library(package, library, architecture, profile, limits) for library in package.libraries
         ]
+        findings += _missing(package, profile, limits)
         findings += _without_code(package, architecture, profile, limits)
         findings += _built_for(package, architecture, limits)
     findings += floors.packages(locked, architecture, profile, limits)
@@ -125,6 +126,22 @@ def _todo(package: str, architecture: int, limits: Limits) -> str:
     return limits.instead(package, architecture) or f"choose a version built for sm_{architecture}"
 
 
+def _missing(package: Package, profile: Profile, limits: Limits) -> list[Finding]:
+    """A library that was taken away cannot be judged, and what is left must not speak for it."""
+    return [
+        Finding(
+            severity="refused",
+            subject=f"{package.name} {package.version}",
+            library=name,
+            what=f"{name.rpartition('/')[2]} is not there",
+            why="the package's RECORD names it",
+            todo="make the environment again: `verlock env`",
+        )
+        for name in package.missing
+        if uses(profile, limits.use(package.name, name)[0])
+    ]
+
+
 def _without_code(package: Package, architecture: int, profile: Profile, limits: Limits) -> list[Finding]:
     """A package that the run computes with must hold something to compute with: a CPU build does not."""
     entry = limits.package(package.name)
@@ -135,8 +152,8 @@ def _without_code(package: Package, architecture: int, profile: Profile, limits:
             severity="refused",
             subject=f"{package.name} {package.version}",
             what="holds no device code at all",
-            why=f"{entry.reason} It is a build for CPUs, or not the package that it is called",
-            todo=_todo(package.name, architecture, limits),
+            why="it is a build for CPUs, or not the package that its name says",
+            todo=f"take a build for CUDA; {_todo(package.name, architecture, limits)}",
         )
     ]
 

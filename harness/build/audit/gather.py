@@ -53,6 +53,8 @@ class Package:
     """The wheel's file name, or the folder that it is installed in."""
     libraries: tuple[library.Library, ...]
     """Those that hold any device code."""
+    missing: tuple[str, ...] = ()
+    """Libraries that its RECORD names and that are not there."""
     built_for: tuple[str, ...] = ()
     """torch only: the architectures that it says itself it was built for."""
 
@@ -77,8 +79,11 @@ def wheel(path: Path) -> Package:
     Raises:
         AuditError: it is no wheel, or a damaged one.
     """
-    with path.open("rb") as file:
-        return _read(file, path.name)
+    try:
+        with path.open("rb") as file:
+            return _read(file, path.name)
+    except OSError as error:
+        raise AuditError("cannot be read", where=str(path), why=error.strerror) from None
 
 
 def remote(web: Web, offer: Offer, *, skip: tuple[str, ...] = ()) -> Package:
@@ -108,16 +113,18 @@ def installed(python: Path) -> tuple[list[Package], dict[str, str]]:
             given, _, version = info.name.removesuffix(".dist-info").rpartition("-")
             name = str(canonicalize_name(given))
             versions[name] = version
-            paths = [path for path in _recorded(info) if _is_large(folder / path)]
+            recorded = _recorded(info)
+            paths = [path for path in recorded if _is_large(folder / path)]
             states = [folder / path for path in paths if path.endswith(_STATES_ARCHITECTURES)]
             found = [one for path in paths if (one := _installed_library(folder, path))]
-            if paths:
+            if recorded:
                 packages.append(
                     Package(
                         name=name,
                         version=version,
                         origin=str(folder),
                         libraries=tuple(found),
+                        missing=tuple(path for path in recorded if not (folder / path).exists()),
                         built_for=_stated(states[0].open("rb")) if states else (),
                     )
                 )

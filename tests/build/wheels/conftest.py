@@ -96,7 +96,6 @@ class Server:
     url: str
     html: bool = False
     ranges: bool = True
-    sizes: bool = True
     login: str | None = None
     asked: list[str] = field(default_factory=list)
 
@@ -144,7 +143,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                     "url": f"../../files/{path.name}",
                     "hashes": {"sha256": _sha256(path)},
                 }
-                | ({"size": path.stat().st_size} if self.index.sizes else {})
                 for path in files
             ]
             body = json.dumps({"files": entries}).encode()

@@ -226,6 +226,10 @@ def test_an_environment(make: Any, tmp_path: Path, audit: Audit, environment: Pa
     library.write_bytes(library.read_bytes()[:-64])
     error = audit("p40-sm61", "--installed", python).exception
     assert "damaged library" in str(error)
+    library.unlink()
+    done = audit("p40-sm61", "--installed", python)
+    assert done.exit_code == 25
+    assert "libtorch_cuda.so is not there" in done.stderr
 
 
 def test_no_interpreter(tmp_path: Path, audit: Audit) -> None:

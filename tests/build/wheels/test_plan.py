@@ -47,9 +47,9 @@ def source(where: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("html", "with_sizes"), [(False, True), (False, False), (True, False)])
-def test_sizes(make: Any, server: Any, html: bool, with_sizes: bool) -> None:
-    server.html, server.sizes = html, with_sizes
+@pytest.mark.parametrize("html", [False, True])
+def test_sizes(make: Any, server: Any, html: bool) -> None:
+    server.html = html
     big = make.wheel(server.folder, "big", "2", {"big/a.bin": bytes(range(256)) * 2000}, deflated=False)
     packed = make.wheel(server.folder, "packed", "1", {"packed/zeros": bytes(300_000)})
     old = source(server.folder)
