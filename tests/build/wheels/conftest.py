@@ -97,6 +97,8 @@ class Server:
     html: bool = False
     ranges: bool = True
     login: str | None = None
+    faults: list[str] = field(default_factory=list)
+    """What goes wrong with the next requests: ``503``, ``cut``, ``hang up``, ``loop``."""
     asked: list[str] = field(default_factory=list)
 
 
@@ -117,7 +119,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.index.asked.append(self.path)
-        if self.index.login and self.headers.get("Authorization") != self.index.login:
+        fault = self.index.faults.pop(0) if self.index.faults else ""
+        if fault == "503":
+            self._send(503, b"busy", "text/plain")
+        elif fault == "loop":
+            self._send(302, b"", "text/plain", Location=self.path)
+        elif fault == "hang up":
+            self.close_connection = True
+        elif fault == "cut":
+            self._send(200, b"half", "text/plain", **{"Content-Length": "8"})
+            self.close_connection = True
+        elif self.index.login and self.headers.get("Authorization") != self.index.login:
             self._send(401, b"who are you", "text/plain")
         elif match := re.fullmatch(r"/simple/([^/]+)/", self.path):
             self._page(match[1])
@@ -186,6 +198,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_DEFAULT_INDEX", f"{index.url}/simple")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "nowhere"))
+    # pip is asked for its configuration in a process of its own, half a second each time.
+    monkeypatch.setattr("harness.build.sources._pip_configuration", dict)
     thread = threading.Thread(target=httpd.serve_forever, daemon=True)
     thread.start()
     yield index
