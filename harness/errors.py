@@ -174,6 +174,35 @@ class BudgetError(VerlockError):
     failure_class = "resource"
 
 
+class EngineError(VerlockError):
+    """No container engine that can do what is asked, or one that stopped on the way."""
+
+    exit_code = 27
+    failure_class = "environment"
+    scope = "local-only"
+
+
+class ImageError(VerlockError):
+    """An image archive that cannot be read: cut off, damaged, or something else."""
+
+    exit_code = 28
+    failure_class = "environment"
+
+
+class BuildError(VerlockError):
+    """A step of an image's build that failed, or a base that is not what its lock says."""
+
+    exit_code = 29
+    failure_class = "environment"
+
+
+class NotReproducibleError(VerlockError):
+    """Two builds of the same sources that differ."""
+
+    exit_code = 30
+    failure_class = "environment"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

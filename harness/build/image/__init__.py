@@ -1,0 +1,1 @@
+"""Images as archives: read what an engine saved, make it canonical, compare, build and prove."""
