@@ -46,6 +46,21 @@ def smoke_mac(session: nox.Session) -> None:
     verlock(session, "climb", "--profile", "mac-m4-16g", *session.posargs)
 
 
+def image_session(command: str, short: str, about: str) -> None:
+    """Make the session of one command for one profile's image."""
+
+    def run(session: nox.Session) -> None:
+        verlock(session, command, short, *session.posargs)
+
+    run.__doc__ = about
+    nox.session(name=f"{command}-{short}")(run)
+
+
+for short_name in ("cpu", "mac", "p40", "a100"):
+    image_session("build", short_name, "Build the profile's image and its archive, dist/PROFILE/image.tar.")
+    image_session("prove", short_name, "Build the image twice from nothing, and list what differs.")
+
+
 @nox.session
 def render(session: nox.Session) -> None:
     """Write docker/rendered/ from the profiles; ``-- --check`` only compares."""
@@ -62,6 +77,13 @@ def lock(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests that every change must pass (tier A) with the packages of the cpu lock."""
     session.run(python_of_lock(session), "-m", "pytest", *session.posargs, external=True)
+
+
+@nox.session(name="tests-container")
+def tests_container(session: nox.Session) -> None:
+    """Run the tests that need a container engine: images are built, proven and trained in."""
+    session.install("-e", ".[host,dev]")
+    session.run("pytest", "tests/container", *session.posargs)
 
 
 @nox.session
