@@ -11,9 +11,18 @@ from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+POLL_SECONDS = 0.05
+
 
 class OrderedReplayBuffer(ReplayBuffer):
     """For the ``sync`` trainer mode. verl does not hand DAPO's group filter to a custom sampler."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Look for finished groups often: verl's 2 s between two looks are 2 s of each step.
+
+        Measured on the tiny model: 2.4 s a step, of which 0.4 s are work.
+        """
+        super().__init__(**settings, poll_interval=POLL_SECONDS)
 
     def _materialize_batch(
         self,

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
+from harness.ladder import compose
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
 from harness.ladder.options import ORDER, Algorithm, ClimbOptions
@@ -56,6 +57,9 @@ def parse(
     ]
     if problems:
         raise OverrideError(*problems)
+    if overrides:
+        # Now, by themselves: a typo is told in two seconds, not after the first rungs.
+        compose.compose_config(overrides)
     return ClimbOptions(
         **given,
         use_v1=trainer == "v1",

@@ -42,6 +42,7 @@ class Trained:
     events: list[dict[str, Any]]
     seconds: float
     command: list[str]
+    titles: Mapping[int, str]
 
     def digests(self) -> list[str]:
         """The digests of the weights that the first rollout server took, in order."""
@@ -51,13 +52,15 @@ class Trained:
         """Where the time goes: seconds from the start until each process had verl, and each weight update."""
         started = next(e for e in self.events if e["kind"] == "trainer_started")
         marks: dict[str, float] = {}
+        updates = 0
         for event in self.events:
-            number = sum(name.startswith("weights") for name in marks)
-            name = {"activated": f"{event['role']} {event['pid']}", "weights": f"weights {number}"}.get(
-                event["kind"]
-            )
-            if name is not None:
-                marks.setdefault(name, round(_seconds(started, event), 2))
+            if event["kind"] == "activated":
+                # A Ray worker is still IDLE when it imports verl; the sampler saw what it became.
+                title = self.titles.get(event["pid"], event["role"])
+                marks[f"{title} {event['pid']}"] = round(_seconds(started, event), 2)
+            elif event["kind"] == "weights":
+                marks[f"weights {updates}"] = round(_seconds(started, event), 2)
+                updates += 1
         return marks
 
 
@@ -97,7 +100,11 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
         shutil.rmtree(ray, ignore_errors=True)
     _prove_activation(context)
     return Trained(
-        steps=metrics.read(folder / "metrics.jsonl"), events=seen, seconds=finished.seconds, command=command
+        steps=metrics.read(folder / "metrics.jsonl"),
+        events=seen,
+        seconds=finished.seconds,
+        command=command,
+        titles={process.pid: process.title for process in context.sampler.resources().processes},
     )
 
 

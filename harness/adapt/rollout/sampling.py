@@ -53,14 +53,15 @@ def parse(params: Mapping[str, Any], *, seed: int, room: int) -> Sampling:
     silently ignores a penalty is not the sampling that was asked for.
     """
     given = dict(params)
-    limit = given.pop("max_tokens", None) or given.pop("max_new_tokens", None) or room
-    given.pop("max_new_tokens", None)
+    limits = (given.pop("max_tokens", None), given.pop("max_new_tokens", None))
+    limit = next((wanted for wanted in limits if wanted is not None), room)
+    own_seed = given.pop("seed", None)
     sampling = Sampling(
         temperature=float(given.pop("temperature", 1.0)),
         top_k=int(given.pop("top_k", -1)),
         top_p=float(given.pop("top_p", 1.0)),
         max_tokens=max(0, min(int(limit), room)),
-        seed=int(given.pop("seed", None) or seed),
+        seed=seed if own_seed is None else int(own_seed),
         # vLLM's `logprobs` is a count, verl's agent loop sends a bool: both mean "wanted".
         log_probs=given.pop("logprobs", False) not in (False, None),
         ignore_eos=bool(given.pop("ignore_eos", False)),
