@@ -6,6 +6,7 @@ the raw material, and the canonical archive made from it is loaded back.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -59,7 +60,8 @@ def build(
     profile = load(given)
     home = place(profile)
     if base_only:
-        made = base.prepare(profile, home, update=update_base, fresh=False, output=output)
+        with alone(home):
+            made = base.prepare(profile, home, update=update_base, fresh=False, output=output)
         return {"profile": profile.name, "base": {"reference": made.reference, "digest": made.digest}}
     with bench(profile, home, update_base=update_base, fresh_base=False, output=output) as ready:
         made_image = once(ready, home / ARCHIVE, no_cache=no_cache)
@@ -91,6 +93,26 @@ def bench(
     """
     engine = choose(find())
     output.line(f"engine: {engine.title()}")
+    with alone(home):
+        yield from _bench(
+            profile, home, engine, update_base=update_base, fresh_base=fresh_base, output=output
+        )
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """One build of a profile at a time; a second one waits."""
+    with files.disk_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        lock = home.with_name(f".{home.name}.lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _bench(
+    profile: Profile, home: Path, engine: Engine, *, update_base: bool, fresh_base: bool, output: Output
+) -> Iterator[Bench]:
     seconds: dict[str, float] = {}
     begin = time.monotonic()
     start = base.prepare(profile, home, update=update_base, fresh=fresh_base, output=output)
@@ -99,7 +121,6 @@ def bench(
     seconds["base"] = round(time.monotonic() - begin, 1)
     where_from = sources.here()
     with files.disk_errors(home):
-        home.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=home, prefix=".build."))
     try:
         context = stage(profile, scratch / "context", base=start.digest, where_from=where_from)
