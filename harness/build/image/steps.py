@@ -87,4 +87,4 @@ def _telling(lines: Sequence[str]) -> str | None:
     errors = [
         line.strip() for line in lines if re.search(r"\berror\b|failed to|cannot ", line, re.IGNORECASE)
     ]
-    return " | ".join((errors or [line.strip() for line in lines if line.strip()])[-3:])[-900:] or None
+    return " | ".join((errors or [line.strip() for line in lines if line.strip()])[-2:])[-600:] or None
