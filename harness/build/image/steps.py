@@ -21,9 +21,9 @@ _STOPPED = (
     "unexpected eof",
     "context canceled",
 )
+# Only where the base is looked up: a step that cannot reach its index fails for another reason.
 _NO_BASE = re.compile(
-    r"(?:pull access denied|manifest unknown|not found: manifest|failed to resolve source metadata"
-    r"|failed to solve with frontend.*(?:not found|does not exist)|no such host|i/o timeout)",
+    r"> \[internal\] load metadata for|failed to resolve source metadata|pull access denied|manifest unknown",
     re.IGNORECASE,
 )
 _KEPT_LINES = 400

@@ -46,6 +46,12 @@ SHELL = Engine(
             BuildError,
             "digest",
         ),
+        (
+            " > [internal] load metadata for docker.io/x@sha256:0:\nlookup: no such host",
+            BuildError,
+            "base image",
+        ),
+        ("#9 error: dial tcp: lookup index: no such host", BuildError, "a step failed"),
         ("#9 ERROR: executor failed running [/bin/sh -c false]: exit code: 1", BuildError, "exit code: 1"),
     ],
 )
