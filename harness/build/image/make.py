@@ -64,10 +64,11 @@ def build(
             made = base.prepare(profile, home, update=update_base, fresh=False, output=output)
         return {"profile": profile.name, "base": {"reference": made.reference, "digest": made.digest}}
     with bench(profile, home, update_base=update_base, fresh_base=False, output=output) as ready:
-        made_image = once(ready, home / ARCHIVE, no_cache=no_cache)
-        with ready.timed("load"):
-            load_archive(ready.engine, made_image.path, output)
-        return publish(ready, made_image)
+        part = home / f".new.{ARCHIVE}"
+        try:
+            return publish(ready, once(ready, part, no_cache=no_cache))
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def place(profile: Profile) -> Path:
@@ -162,7 +163,11 @@ def once(ready: Bench, target: Path, *, no_cache: bool) -> Canonical:
 
 
 def publish(ready: Bench, made: Canonical) -> dict[str, Any]:
-    """Write ``image.json``, beside the archive that it describes."""
+    """Load the archive and move it to its place; ``image.json``, which describes it, is written last."""
+    with ready.timed("load"):
+        load_archive(ready.engine, made.path, ready.output)
+    (ready.home / RECORD).unlink(missing_ok=True)
+    made.path.replace(ready.home / ARCHIVE)
     profile = ready.profile
     record = {
         "schema_version": 1,
@@ -172,7 +177,7 @@ def publish(ready: Bench, made: Canonical) -> dict[str, Any]:
         "manifest": made.manifest,
         "config": made.config,
         "layers": made.layers,
-        "archive": {"file": made.path.name, "sha256": made.archive, "bytes": made.size},
+        "archive": {"file": ARCHIVE, "sha256": made.archive, "bytes": made.size},
         "base": {"reference": ready.base.reference, "digest": ready.base.digest},
         "fingerprint": ready.context.fingerprint,
         "revision": revision(),

@@ -11,11 +11,12 @@ from typing import Any
 
 from harness.build import base, files
 from harness.build.image.compare import Difference, compare
-from harness.build.image.make import ARCHIVE, Bench, bench, load_archive, once, place, publish
+from harness.build.image.make import Bench, bench, once, place, publish
 from harness.console import Output
 from harness.errors import NotReproducibleError, Problem
 from harness.profiles import Profile, load
 
+FIRST = "first.tar"
 SECOND = "second.tar"
 RECORD = "prove.json"
 _SHOWN = 40
@@ -31,7 +32,7 @@ def prove(given: str, *, output: Output) -> dict[str, Any]:
     home = place(profile)
     (home / RECORD).unlink(missing_ok=True)
     with bench(profile, home, update_base=False, fresh_base=True, output=output) as ready:
-        first = once(ready, home / ARCHIVE, no_cache=True)
+        first = once(ready, home / FIRST, no_cache=True)
         seconds = dict(ready.seconds)
         _base_again(ready, profile)
         second = once(ready, home / SECOND, no_cache=True)
@@ -39,7 +40,6 @@ def prove(given: str, *, output: Output) -> dict[str, Any]:
         if first.archive != second.archive:
             raise _differs(profile, differences)
         second.path.unlink()
-        load_archive(ready.engine, first.path, output)
         image = publish(ready, first)
     proof = {
         "profile": profile.name,
