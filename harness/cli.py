@@ -6,6 +6,7 @@ the lock's packages must still be able to render, lock and read records.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import sys
@@ -16,7 +17,14 @@ import typer
 
 from harness import __version__
 from harness.console import Output
-from harness.errors import EngineError, NotReproducibleError, VerlockError, WrongMachineError
+from harness.errors import (
+    DiskFullError,
+    EngineError,
+    InterruptedRunError,
+    NotReproducibleError,
+    VerlockError,
+    WrongMachineError,
+)
 
 app = typer.Typer(
     name="verlock",
@@ -143,6 +151,7 @@ def plan(
 def env(
     profile: Annotated[str, typer.Argument(help="Whose lock is installed.")],
     dev: Annotated[bool, typer.Option("--dev", help="Add the locked development tools.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew, even if it is there.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make the environment of a profile from its lock, if it is not there, and print its Python."""
@@ -151,7 +160,7 @@ def env(
 
     output = Output(as_json=as_json)
     progress = Output(as_json=True)  # standard output carries the path alone: PYTHON=$(verlock env cpu)
-    python = ensure(load(profile), output=progress, group="dev" if dev else None)
+    python = ensure(load(profile), output=progress, group="dev" if dev else None, fresh=fresh)
     output.result({"profile": load(profile).name, "python": str(python)}, lambda: output.line(str(python)))
 
 
@@ -285,9 +294,13 @@ def climb(
     from harness.evidence import report
     from harness.ladder.command import run
 
+    def complete(folder: Path) -> None:
+        report.write(folder)
+        output.line(f"record: {folder} (run.json, report.html, metrics.jsonl, output.log)")
+
     run(
         output,
-        report.write,
+        complete,
         learn=learn,
         profile=profile,
         first=first,
@@ -345,6 +358,16 @@ def main() -> None:
     except VerlockError as error:
         output.error(error)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        told = InterruptedRunError("interrupted", todo="start it again")
+        output.error(told)
+        sys.exit(told.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        full = DiskFullError("no space left to write the output", why=str(error), todo="free some space")
+        output.error(full)
+        sys.exit(full.exit_code)
 
 
 if __name__ == "__main__":

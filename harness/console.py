@@ -6,6 +6,7 @@ With ``--json`` standard output carries exactly one JSON document; all else goes
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,18 @@ from rich.markup import escape
 from harness.errors import VerlockError
 
 
+class _Terminal(Console):
+    """A console that falls silent when its reader has gone, as with ``| head -1``: the run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process here, in the middle of a rung."""
+        self.quiet = True
+        # What is still buffered must go somewhere, or closing the stream raises again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
 class Output:
     """One process's way of speaking, chosen once on the command line."""
 
@@ -24,12 +37,17 @@ class Output:
         """With ``as_json`` everything for people goes to standard error; ``file`` overrides where it goes."""
         self.as_json = as_json
         # soft_wrap: a log line that is cut at 80 columns on a pipe cannot be searched for.
-        self.console = Console(stderr=as_json, file=file, highlight=False, soft_wrap=True)
+        self.console = _Terminal(stderr=as_json, file=file, highlight=False, soft_wrap=True)
 
     def line(self, text: str, *, style: str | None = None) -> None:
         """Print one line, flushed, so that a pipe sees progress as it happens."""
         self.console.print(escape(text), style=style)
-        self.console.file.flush()
+        if self.console.quiet:
+            return
+        try:
+            self.console.file.flush()
+        except BrokenPipeError:
+            self.console.on_broken_pipe()
 
     def busy(self, text: str) -> AbstractContextManager[object]:
         """A spinner on a terminal while something long runs; elsewhere the one plain line is enough."""

@@ -23,8 +23,10 @@ def enter(profile: str, arguments: list[str], *, source: Path | None, output: Ou
     # Tools of the environment come first on PATH; the caller's virtual environment is left.
     variables = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONHOME"}}
     variables["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
-    first = [str(source), str(root())] if source else [str(root())]
-    variables["PYTHONPATH"] = os.pathsep.join([*first, *filter(None, [os.environ.get("PYTHONPATH")])])
+    # The caller's PYTHONPATH is left behind: a folder `trl` or `harness` on it would replace what is locked.
+    if os.environ.get("PYTHONPATH"):
+        output.line("PYTHONPATH is not used: the environment holds what the lock says and nothing else")
+    variables["PYTHONPATH"] = os.pathsep.join([str(source), str(root())] if source else [str(root())])
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(python, [str(python), "-P", "-m", "harness", *arguments], variables)  # noqa: S606 - no shell

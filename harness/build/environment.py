@@ -54,13 +54,14 @@ class Plan:
         return self.path / "bin" / "python"
 
 
-def ensure(profile: Profile, *, output: Output, group: Group | None = None) -> Path:
+def ensure(profile: Profile, *, output: Output, group: Group | None = None, fresh: bool = False) -> Path:
     """The Python of the environment of ``profile``, made from its lock if it is not there yet.
 
     Args:
         profile: whose lock is installed.
         output: where progress goes.
         group: ``dev`` adds the locked development tools.
+        fresh: make it anew even if it is there.
 
     Raises:
         WrongMachineError: no lock of the profile is for this machine.
@@ -68,10 +69,10 @@ def ensure(profile: Profile, *, output: Output, group: Group | None = None) -> P
         DiskFullError: no space left; nothing remains half-made.
     """
     plan = _plan(profile, group)
-    if _complete(plan):
+    if _complete(plan) and not fresh:
         return plan.python
     with files.disk_errors(plan.path), _alone(plan.path.parent):
-        if not _complete(plan):
+        if fresh or not _complete(plan):
             _make(plan, output)
     return plan.python
 

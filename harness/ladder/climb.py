@@ -25,6 +25,7 @@ from harness.ladder.fingerprint import fingerprint
 from harness.ladder.options import ClimbOptions
 from harness.ladder.precision import write_precision
 from harness.ladder.quiet import captured
+from harness.ladder.trainer import sweep_ray_folders
 from harness.profiles.load import load
 from harness.profiles.model import Profile
 from harness.warm.fork import ForkServer, start
@@ -50,6 +51,7 @@ def climb(
         device="cpu", attention=profile.numerics.attention, without_patches=options.without_patches
     )
     sweep_abandoned(options.runs)
+    sweep_ray_folders()
     record = RunRecord.create(options.runs, profile=profile.name, command=command)
     os.environ |= environment.variables(profile, settings, record)
     try:

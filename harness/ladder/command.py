@@ -83,15 +83,14 @@ def run(output: Output, complete: Callable[[Path], object], *, learn: bool, **wo
     folder = options.runs / done.id
     output.result(
         {"run": str(folder), **done.model_dump(mode="json", by_alias=True)},
-        lambda: _tell(output, done, folder),
+        lambda: _tell(output, done),
     )
 
 
-def _tell(output: Output, done: Run, folder: Path) -> None:
+def _tell(output: Output, done: Run) -> None:
     peak = done.resources.peak_pss_bytes / 2**30
     output.line(
         f"passed: {len(done.rungs)} rungs in {done.seconds:.0f} s; "
         f"peak memory of all processes {peak:.1f} GiB",
         style="bold green",
     )
-    output.line(f"record: {folder}/run.json, report.html, metrics.jsonl, output.log")

@@ -13,6 +13,7 @@ from harness.errors import EnvironmentDiffersError, Problem
 from harness.ladder.context import Context, Verified
 from harness.ladder.locked import pins
 
+ANEW = "make the environment anew: verlock env PROFILE --fresh"
 CORE = ("verl", "torch", "ray", "transformers", "tensordict", "numpy")
 
 
@@ -20,11 +21,12 @@ def climb(context: Context) -> Verified:
     """Compare every installed distribution with the lock, import the core, evaluate each patch."""
     expected = pins(context.profile)
     installed = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
-    if context.options.verl_source is not None:
-        _overlay_is_used(context.options.verl_source)
-    problems = list(_differences(expected, installed, overlay=context.options.verl_source is not None))
+    overlay = context.options.verl_source is not None
+    problems = [*_differences(expected, installed, overlay=overlay), *_gone(expected, overlay=overlay)]
     if problems:
         raise EnvironmentDiffersError(*problems)
+    if context.options.verl_source is not None:
+        _overlay_is_used(context.options.verl_source)
     versions = {name: installed[name] for name in CORE}
     context.record.update(versions=versions)
     outcomes = _patches(context)
@@ -44,9 +46,20 @@ def _differences(expected: dict[str, str], installed: dict[str, str], *, overlay
         found = installed.get(name)
         if found != version:
             there = "not installed" if found is None else f"version {found}"
+            yield Problem(what=f"{name} is {there}, the lock says {version}", todo=ANEW)
+
+
+def _gone(expected: dict[str, str], *, overlay: bool) -> Iterator[Problem]:
+    """Distributions whose files were deleted: their metadata may still say that they are installed."""
+    for distribution in distributions():
+        name = str(canonicalize_name(distribution.metadata["Name"]))
+        if name not in expected or (overlay and name == "verl"):
+            continue
+        code = (f for f in distribution.files or [] if f.suffix in {".py", ".so"})
+        missing = [file for file in code if not Path(file.locate()).exists()]
+        if missing:
             yield Problem(
-                what=f"{name} is {there}, the lock says {version}",
-                todo="make the environment anew: verlock env --fresh",
+                what=f"{name}: {len(missing)} of its files are gone, the first is {missing[0]}", todo=ANEW
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -66,4 +67,18 @@ class ClimbOptions:
             raise OverrideError(
                 f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward"
             )
+        _parses(file)
         return file, function
+
+
+def _parses(file: Path) -> None:
+    """Find a syntax error now: verl's loader reports only that it could not load the file."""
+    try:
+        ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", None)
+        raise OverrideError(
+            f"the reward file is not Python: {error}",
+            where=f"{file}:{line}" if line else str(file),
+            todo="correct it; `python -m py_compile FILE` says the same",
+        ) from error

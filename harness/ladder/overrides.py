@@ -6,6 +6,7 @@ Later ones win. Each is one word of the command line that the real ``main_ppo`` 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,13 +17,22 @@ from harness.profiles.model import Profile
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 AGENT_LOOPS = Path(harness.__file__).parent / "adapt" / "agent_loop.yaml"
+_PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
 # The most rows that a generation batch has; a batch is padded to it (harness/adapt/rollout/generator.py).
 MOST_ROWS = 64
 
 
 def word(key: str, value: object) -> str:
-    """One override. JSON is Hydra's own notation for lists, numbers and booleans; strings go bare."""
-    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+    """One override. JSON is Hydra's own notation for lists, numbers and booleans.
+
+    A string with anything but plain characters is quoted: Hydra's grammar has no bare umlaut, bracket or
+    tilde, and people keep their projects in folders with such names.
+    """
+    if not isinstance(value, str):
+        return f"{key}={json.dumps(value)}"
+    if _PLAIN.fullmatch(value):
+        return f"{key}={value}"
+    return f"{key}='{value.replace(chr(39), chr(92) + chr(39))}'"
 
 
 def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int) -> dict[str, object]:

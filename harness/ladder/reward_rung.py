@@ -29,8 +29,9 @@ def climb(context: Context) -> Verified:
     try:
         first, second = asyncio.run(score()), asyncio.run(score())
     except Exception as error:  # the user's code, or their data
+        cause = error.__cause__ or error
         raise RungFailedError(
-            f"the reward function raised {type(error).__name__}: {error}",
+            f"scoring raised {type(cause).__name__}: {cause}",
             where=str(workers.config.reward.custom_reward_function.path or "verl's default reward"),
             todo="call it on one row; verl passes data_source, solution_str, ground_truth, extra_info",
         ) from error
