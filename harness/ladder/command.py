@@ -57,9 +57,6 @@ def parse(
     ]
     if problems:
         raise OverrideError(*problems)
-    if overrides:
-        # Now, by themselves: a typo is told in two seconds, not after the first rungs.
-        compose.compose_config(overrides)
     return ClimbOptions(
         **given,
         use_v1=trainer == "v1",
@@ -73,6 +70,9 @@ def run(output: Output, complete: Callable[[Path], object], *, learn: bool, **wo
     """Climb and report. Raises what the climb raises; the record is complete by then."""
     options = parse(**words)
     options.reward_function()
+    if options.overrides:
+        # Now, by themselves: a typo is told in two seconds, not after the first rungs.
+        compose.compose_config(options.overrides)
     if learn:
         options = learning.options_for(options)
         done = climb(options, learning.steps(options), output, this_command(), complete)
