@@ -66,6 +66,7 @@ def run(
     from docker.errors import APIError, DockerException, ImageNotFound
 
     try:
+        client.images.get(reference(profile))  # run() would try to pull it, and say that there is no registry
         options = limits(profile, cores=int(client.info()["NCPU"]), gpus=gpus)
         container = client.containers.run(
             reference(profile),
