@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build import lockfile
+from harness.build import base_lock, lockfile
 from harness.build.lock import folder
 from harness.errors import LockError
 from harness.profiles import load, names
 
-LOCKS = sorted(path for name in names() for path in folder(load(name)).glob("*.lock"))
+COMMITTED = sorted(path for name in names() for path in folder(load(name)).glob("*.lock"))
+# base.lock holds Debian packages, in a form of its own.
+BASES = [path for path in COMMITTED if path.name == "base.lock"]
+LOCKS = [path for path in COMMITTED if path.name != "base.lock"]
 HASH = "0" * 64
 GOOD = f"a==1 \\\n    --hash=sha256:{HASH}\n    # via b\nb==2+cpu \\\n    --hash=sha256:{HASH}\n"
 
@@ -79,3 +82,9 @@ def test_committed_locks_are_sealed_hashed_and_anonymous(path: Path) -> None:
     lockfile.check_seal(text, file=path.name)
     assert lockfile.parse(text, file=path.name)
     assert lockfile.leaks(text, file=path.name) == []
+
+
+@pytest.mark.parametrize("path", BASES, ids=lambda path: path.parent.name)
+def test_committed_bases_are_sealed_and_anonymous(path: Path) -> None:
+    assert len(base_lock.read(path)) > 50
+    assert "://" not in path.read_text(encoding="utf-8")
