@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from harness.adapt.settings import Settings
 from harness.evidence.record import RunRecord
@@ -34,10 +33,6 @@ def variables(profile: Profile, settings: Settings, record: RunRecord) -> dict[s
     return _ALWAYS | profile.environment_variables() | own | record.environment()
 
 
-def child(added: Mapping[str, str], *, path: Path | None = None) -> dict[str, str]:
+def child(added: Mapping[str, str]) -> dict[str, str]:
     """This process's environment with ``added``, without what would lead a run astray."""
-    kept = {key: value for key, value in os.environ.items() if key not in _NEVER}
-    out = kept | dict(added)
-    if path is not None:
-        out["PYTHONPATH"] = os.pathsep.join([str(path), *filter(None, [out.get("PYTHONPATH")])])
-    return out
+    return {key: value for key, value in os.environ.items() if key not in _NEVER} | dict(added)

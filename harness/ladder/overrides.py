@@ -18,8 +18,6 @@ from harness.profiles.model import Profile
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 AGENT_LOOPS = Path(harness.__file__).parent / "adapt" / "agent_loop.yaml"
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
-# The most rows that a generation batch has; a batch is padded to it (harness/adapt/rollout/generator.py).
-MOST_ROWS = 64
 
 
 def word(key: str, value: object) -> str:
@@ -52,7 +50,8 @@ def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int)
         f"{ROLLOUT}.name": rollout,
         f"{ROLLOUT}.seed": options.seed,
         f"{ROLLOUT}.n": inputs.group,
-        f"{ROLLOUT}.max_num_seqs": min(responses, MOST_ROWS),
+        # The rows of a generation batch; the rollout caps them (harness/adapt/rollout/loader.py).
+        f"{ROLLOUT}.max_num_seqs": responses,
         f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": responses,
         f"{ROLLOUT}.calculate_log_probs": True,
         f"{ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),

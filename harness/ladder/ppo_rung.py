@@ -15,9 +15,7 @@ from harness.ladder.trainer import Trained, train
 
 def climb(context: Context) -> Verified:
     """Train some steps and check every one of them."""
-    if context.options.rollout == "mock":
-        return run(context, name="ppo", rollout="mock", folder=context.folder)
-    return run(context, name="ppo", rollout="hf", folder=context.folder)
+    return run(context, name="ppo", rollout=context.options.rollout, folder=context.folder)
 
 
 def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
