@@ -1,0 +1,111 @@
+"""The climb: in the profile's own environment, which is made and entered first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.commands.common import Json
+from harness.console import Output
+from harness.errors import WrongMachineError
+
+
+def climb(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Hydra overrides; the last word is yours."),
+    ] = None,
+    profile: Annotated[str, typer.Option(help="Hardware profile.")] = "cpu",
+    last: Annotated[str, typer.Option("--to", help="Highest rung.")] = "ppo",
+    first: Annotated[str, typer.Option("--from", help="Lowest rung.")] = "env",
+    rollout: Annotated[str, typer.Option(help="hf, or mock: no model behind it.")] = "hf",
+    reward: Annotated[str, typer.Option(help="rule, mock, or PATH:FUNCTION.")] = "rule",
+    model: Annotated[str, typer.Option(help="tiny, or a model folder.")] = "tiny",
+    data: Annotated[str, typer.Option(help="tiny, or a Parquet file.")] = "tiny",
+    algorithm: Annotated[str, typer.Option(help="ppo (with critic) or grpo.")] = "ppo",
+    trainer: Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")] = "v1",
+    seed: Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")] = 4,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="Instead of the rungs: three seeds must learn a task.")
+    ] = False,
+    verl_source: Annotated[
+        Path | None, typer.Option(help="A verl checkout to lay over the locked verl.")
+    ] = None,
+    without_patch: Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")] = None,
+    fork: Annotated[
+        bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
+    ] = True,
+    runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Climb the ladder up to verl's own PPO trainer, and leave a run record."""
+    output = Output(as_json=as_json)
+    _runs_here(profile)
+    if not _inside(profile):
+        from harness.build.enter import enter
+
+        source = verl_source.expanduser().resolve() if verl_source else None
+        enter(profile, sys.argv[1:], source=source, output=Output(as_json=True))
+    from harness.evidence import report
+    from harness.ladder.command import run
+
+    def complete(folder: Path) -> None:
+        report.write(folder)
+        output.line(f"record: {folder} (run.json, report.html, metrics.jsonl, output.log)")
+
+    run(
+        output,
+        complete,
+        learn=learn,
+        profile=profile,
+        first=first,
+        last=last,
+        rollout=rollout,
+        reward=reward,
+        model=model,
+        data=data,
+        algorithm=algorithm,
+        trainer=trainer,
+        seed=seed,
+        steps=steps,
+        verl_source=verl_source,
+        without_patches=without_patch or [],
+        overrides=overrides or [],
+        fork=fork,
+        runs=runs,
+    )
+
+
+def _runs_here(profile: str) -> None:
+    """Refuse a profile for a GPU before gigabytes are installed for it."""
+    from harness.profiles import load
+
+    wanted = load(profile)
+    if wanted.run.device != "cpu":
+        raise WrongMachineError(
+            f"profile {wanted.name} trains on {wanted.run.device}, and a climb trains on the CPU",
+            why="its lock and its contract are for the GPU; on a CPU they would prove something else",
+            todo="climb the cpu profile here: nox -s smoke-cpu",
+        )
+
+
+def _inside(profile: str) -> bool:
+    """Whether this interpreter is the profile's environment, made from the lock as it is now."""
+    from harness.profiles import load, root
+
+    try:
+        marker = json.loads(Path(sys.prefix, "verlock-environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    wanted = load(profile)
+    home = root() / "docker" / "rendered" / wanted.name
+    return marker["profile"] == wanted.name and all(
+        hashlib.sha256((home / name).read_bytes()).hexdigest() == digest
+        for name, digest in marker["locks"].items()
+    )

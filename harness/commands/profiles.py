@@ -1,0 +1,48 @@
+"""What is generated from the profiles: their list, schema, Dockerfiles and locks."""
+
+from __future__ import annotations
+
+from harness.commands.common import Check, Json, Names, changed
+from harness.console import Output
+
+
+def profiles(as_json: Json = False) -> None:
+    """List the hardware profiles."""
+    from harness.profiles import load, names
+
+    output = Output(as_json=as_json)
+    found = [load(name) for name in names()]
+    rows = [
+        {"name": p.name, "short": p.short, "platform": p.hardware.platform, "summary": p.summary}
+        for p in found
+    ]
+
+    def human() -> None:
+        for row in rows:
+            output.line(f"{row['name']:<12} {row['platform']:<12} {row['summary']}")
+
+    output.result({"profiles": rows}, human)
+
+
+def schema(check: Check = False, as_json: Json = False) -> None:
+    """Generate the JSON Schema of the profile files, with which an editor completes and checks them."""
+    from harness.build import files
+    from harness.profiles import schema as generated
+
+    written = files.publish({generated.path(): generated.text()}, check=check, command="verlock schema")
+    changed(written, Output(as_json=as_json))
+
+
+def render(profiles: Names = None, check: Check = False, as_json: Json = False) -> None:
+    """Render the Dockerfile and the overrides of each profile."""
+    from harness.build.render import publish
+
+    changed(publish(profiles or (), check=check), Output(as_json=as_json))
+
+
+def lock(profiles: Names = None, check: Check = False, as_json: Json = False) -> None:
+    """Resolve each profile's software to hash-pinned locks, and check them against each other."""
+    from harness.build.lock import lock as make
+
+    output = Output(as_json=as_json)
+    changed(make(profiles or (), check=check, output=output), output)
