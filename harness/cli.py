@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from harness import __version__
 from harness.commands import climb, images, profiles, wheels
 from harness.console import Output
-from harness.errors import DiskFullError, InterruptedRunError, VerlockError
+from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
+
+# The parent of every error in options and arguments; typer exports only this leaf of it.
+_MISUSE: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="verlock",
@@ -67,20 +70,25 @@ def main() -> None:
     """Run the command line; a :class:`VerlockError` becomes a message and its exit code."""
     output = Output(as_json="--json" in sys.argv[1:])
     try:
-        app()
+        # With --json an unknown option must be a document too; for people typer's own box is the best.
+        code = app(standalone_mode=not output.as_json)
     except VerlockError as error:
-        output.error(error)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        told = InterruptedRunError("interrupted", todo="start it again")
-        output.error(told)
-        sys.exit(told.exit_code)
+        _end(output, error)
+    except _MISUSE as error:
+        _end(output, UsageError(error.format_message(), todo="verlock COMMAND --help lists what there is"))
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         full = DiskFullError("no space left to write the output", why=str(error), todo="free some space")
-        output.error(full)
-        sys.exit(full.exit_code)
+        _end(output, full)
+    if code == InterruptedRunError.exit_code:  # what typer makes of Ctrl-C, with no word
+        _end(output, InterruptedRunError("interrupted", todo="start it again"))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(output: Output, error: VerlockError) -> NoReturn:
+    output.error(error)
+    sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ class Output:
                     "type": type(error).__name__,
                     "exit_code": error.exit_code,
                     "scope": error.scope,
+                    "run": error.run,
                     "problems": [vars(problem) for problem in error.problems],
                 }
             }

@@ -39,6 +39,8 @@ class VerlockError(Exception):
     exit_code: ClassVar[int] = 1
     failure_class: ClassVar[FailureClass] = "config"
     scope: ClassVar[Scope] = "general"
+    run: str | None = None
+    """The run folder whose record tells more, where there is one."""
 
     def __init__(
         self,
@@ -53,6 +55,12 @@ class VerlockError(Exception):
             for p in problems
         )
         super().__init__("\n".join(line for p in self.problems for line in p.lines()))
+
+
+class UsageError(VerlockError):
+    """An option or argument that does not exist, is missing, or has a value of the wrong kind."""
+
+    exit_code = 2
 
 
 class ProfileError(VerlockError):

@@ -60,10 +60,12 @@ def climb(
         _climb(options, steps, output, profile, settings, record)
     except VerlockError as error:
         _end(record, "interrupted" if isinstance(error, InterruptedRunError) else "failed", error)
+        error.run = str(record.folder)
         raise
     except KeyboardInterrupt:
         told = InterruptedRunError("the climb was interrupted", todo="start it again; the record is kept")
         _end(record, "interrupted", told)
+        told.run = str(record.folder)
         raise told from None
     else:
         _end(record, "passed", None)

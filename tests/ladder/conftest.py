@@ -60,6 +60,7 @@ class Climbed:
         assert [rung.status for rung in below] == ["passed"] * len(below), self.problems
         assert last.status == "failed", self.run
         assert self.run.failure is not None
+        assert self.document["error"]["run"] == str(self.folder.with_name(self.run.id))
         return last.name
 
 
