@@ -211,6 +211,19 @@ class NotReproducibleError(VerlockError):
     failure_class = "environment"
 
 
+class HandoffError(VerlockError):
+    """Something that must not be handed on: an unproven image, a bare tag, a job that does not fit."""
+
+    exit_code = 35
+
+
+class VerifyError(VerlockError):
+    """A bundle that is not what it says: a file that was changed, is missing or is too many."""
+
+    exit_code = 36
+    failure_class = "environment"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

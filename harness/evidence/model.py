@@ -86,6 +86,13 @@ class Resources(_Model):
     sampler_cpu_seconds: float = 0.0
 
 
+class Image(_Model):
+    """The image that a run was made in, by digest, as the machine saw it that started the container."""
+
+    manifest: str
+    config: str
+
+
 class Run(_Model):
     """All of ``run.json``. Times are UTC in ISO 8601, ``seconds`` is wall time so far."""
 
@@ -101,6 +108,7 @@ class Run(_Model):
     pid: int
     rungs: list[Rung] = []
     fingerprint: dict[str, JsonValue] = {}
+    image: Image | None = None
     versions: dict[str, str] = {}
     settings: dict[str, JsonValue] = {}
     resources: Resources = Resources()

@@ -73,9 +73,16 @@ def test_the_file_has_the_fields_that_others_rely_on(tmp_path: Path) -> None:
         "ended",
         "seconds",
     }
-    assert fields | {"pid", "rungs", "fingerprint", "versions", "failure", "resources", "settings"} == set(
-        document
-    )
+    assert fields | {
+        "pid",
+        "rungs",
+        "fingerprint",
+        "image",
+        "versions",
+        "failure",
+        "resources",
+        "settings",
+    } == set(document)
     assert document["rungs"][0]["status"] == "failed"
     assert document["failure"] == {
         "class": "backend", "signature": "s", "cause": "c", "fix": "f", "scope": "local-only", "also": None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.build.engine import Engine
+from harness.build.image import witness
 from harness.build.image.make import reference
 from harness.console import Output
 from harness.errors import EngineError, ImageError, ToolMissingError, VerlockError
@@ -52,7 +53,7 @@ def run(
         output: where the lines go.
 
     Raises:
-        ImageError: the image was not built yet.
+        ImageError: the image was not built yet, or the engine's is not the one in ``dist/``.
         EngineError: the daemon cannot start it.
     """
     if engine.kind != "docker":
@@ -66,7 +67,9 @@ def run(
     from docker.errors import APIError, DockerException, ImageNotFound
 
     try:
-        client.images.get(reference(profile))  # run() would try to pull it, and say that there is no registry
+        # run() would try to pull an image that is not there, and say that there is no registry.
+        image = witness.known(profile, str(client.images.get(reference(profile)).id))
+        earlier = witness.records(runs)
         options = limits(profile, cores=int(client.info()["NCPU"]), gpus=gpus)
         container = client.containers.run(
             reference(profile),
@@ -80,7 +83,9 @@ def run(
             volumes={str(runs.resolve()): {"bind": RUNS, "mode": "rw"}},
             **options,
         )
-        return _follow(container, output)
+        ended = _follow(container, output)
+        witness.note(image, witness.records(runs) - earlier)
+        return ended
     except ImageNotFound:
         raise ImageError(
             f"the image {reference(profile)} is not there", todo=f"build it: nox -s build-{profile.short}"
