@@ -49,6 +49,14 @@ def test_secrets_are_mounted_in_the_builder_only(name: str) -> None:
     assert "/context" not in final
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_login_shell_finds_the_environment_too(name: str) -> None:
+    """/etc/profile replaces PATH, and KubeRay starts `ray` with `bash -lc`."""
+    text = render.render(load(name))["Dockerfile"]
+    final = text[text.rindex("\nFROM ") :]
+    assert "'PATH=/opt/verlock/bin:$PATH' > /etc/profile.d/verlock.sh" in final
+
+
 def test_torch_index_only_where_the_profile_has_one() -> None:
     with_index = [name for name in names() if "UV_DEFAULT_INDEX" in render.render(load(name))["Dockerfile"]]
     assert with_index == ["cpu"]
