@@ -211,6 +211,21 @@ class NotReproducibleError(VerlockError):
     failure_class = "environment"
 
 
+class DoctorError(VerlockError):
+    """A machine that cannot run the profile; each finding is a problem of its own."""
+
+    exit_code = 33
+    failure_class = "environment"
+    scope = "local-only"
+
+
+class MemoryPlanError(VerlockError):
+    """A model that does not fit the profile's memory, or whose need cannot be planned."""
+
+    exit_code = 34
+    failure_class = "resource"
+
+
 class HandoffError(VerlockError):
     """Something that must not be handed on: an unproven image, a bare tag, a job that does not fit."""
 

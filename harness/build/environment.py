@@ -77,6 +77,15 @@ def ensure(profile: Profile, *, output: Output, group: Group | None = None, fres
     return plan.python
 
 
+def find(profile: Profile) -> Path | None:
+    """The Python of the environment of ``profile``, where it is there; nothing is made."""
+    try:
+        plan = _plan(profile, None)
+    except (LockError, WrongMachineError):
+        return None
+    return plan.python if _complete(plan) else None
+
+
 def _plan(profile: Profile, group: Group | None) -> Plan:
     target = _target(profile)
     home = folder(profile)

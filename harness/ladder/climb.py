@@ -15,7 +15,7 @@ from harness.adapt.settings import Settings
 from harness.console import Output
 from harness.errors import InterruptedRunError, RungFailedError, VerlockError
 from harness.evidence import events
-from harness.evidence.abandoned import sweep_abandoned
+from harness.evidence.abandoned import sweep_abandoned, sweep_ray_folders
 from harness.evidence.model import Failure, Run, Status
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
@@ -25,7 +25,6 @@ from harness.ladder.fingerprint import fingerprint
 from harness.ladder.options import ClimbOptions
 from harness.ladder.precision import write_precision
 from harness.ladder.quiet import captured
-from harness.ladder.trainer import sweep_ray_folders
 from harness.profiles.load import load
 from harness.profiles.model import Profile
 from harness.warm.fork import ForkServer, start

@@ -13,10 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from harness.errors import PatchUnfitError, RungFailedError, TrainerError
 from harness.evidence import events, metrics, output
+from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.metrics import Step
 from harness.ladder import compose, environment
@@ -33,8 +32,6 @@ _MILESTONES = {
     "dataset len": "rows are read",
     "After FSDP": "models are being built",
 }
-# Ray's sockets lie below its session folder, and a Unix socket's path has at most 107 bytes.
-_RAY_FOLDER = "vl-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +82,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
     began = len(events.read(context.folder / "events.jsonl"))
-    ray = Path(tempfile.mkdtemp(prefix=f"{_RAY_FOLDER}{os.getpid()}-"))
+    ray = Path(tempfile.mkdtemp(prefix=f"{RAY_FOLDER}{os.getpid()}-"))
     try:
         own = {
             **rung,
@@ -109,14 +106,6 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
         command=command,
         titles={process.pid: process.title for process in context.sampler.resources().processes},
     )
-
-
-def sweep_ray_folders() -> None:
-    """Remove Ray's session folders of climbs that were killed; a living climb's are left alone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_RAY_FOLDER}*-*"):
-        owner = folder.name.removeprefix(_RAY_FOLDER).split("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(context: Context, command: Sequence[str], *, name: str, steps: int, folder: Path) -> output.Finished:

@@ -59,6 +59,8 @@ class Hardware(Model):
     native_dtypes: tuple[Dtype, ...]
     """What the hardware computes in at a useful rate, not what software can emulate."""
     driver: Driver | None = None
+    cannot: dict[Text, Text] = Field(default_factory=dict)
+    """What the accelerator cannot do on verl's path, each with its reason: said by the doctor."""
 
 
 class Torch(Model):

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import OverrideError
+from harness.evidence.abandoned import sweep_ray_folders
 from harness.ladder import env_rung
 from harness.ladder.options import ClimbOptions
 from harness.ladder.overrides import word
-from harness.ladder.trainer import sweep_ray_folders
 
 ROOT = Path(__file__).parents[2]
 
