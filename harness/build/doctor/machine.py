@@ -141,7 +141,8 @@ def ulimits(facts: Facts, _: Measure) -> Iterator[Finding]:
             reason="Ray opens several for each worker and connection, and fails with EMFILE",
             remedy="raise it: `--ulimit nofile=65536` for a container, /etc/security/limits.conf else",
         )
-    processes = facts.ulimits.processes_soft
+    # macOS counts processes alone, and its default of 2666 is plenty.
+    processes = facts.ulimits.processes_soft if facts.host.system == "linux" else None
     if processes is not None and processes < bounds.PROCESSES:
         yield Finding(
             id="limits.processes",

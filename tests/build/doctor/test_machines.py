@@ -29,14 +29,13 @@ MACHINES: dict[str, tuple[str, list[str]]] = {
     "a100-without-driver": ("cpu", [MISSING]),
     "container-small": ("cpu", ["error memory.total", "warning shm.size", MISSING, NO_ENGINE]),
     "container-without-gpu": ("cpu", ["warning shm.size", MISSING]),
-    "mac-16gb": ("mac-m4-16g", ["warning limits.processes", MISSING, *CANNOT, NO_ENGINE]),
+    "mac-16gb": ("mac-m4-16g", [MISSING, *CANNOT, NO_ENGINE]),
     "mac-macos-13": (
         "mac-m4-16g",
         [
             "error host.macos",
             "warning memory.total",
             "warning memory.available",
-            "warning limits.processes",
             MISSING,
             "warning disk.nearly-full",
             *CANNOT,
