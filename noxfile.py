@@ -88,6 +88,12 @@ def tests_container(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Measure side by side into docs/bench.json and bench.md: ``-- [--only CASE] [--compare OLD.json]``."""
+    session.run(python_of_lock(session), "tests/bench", *session.posargs, external=True)
+
+
+@nox.session
 def acceptance(session: nox.Session) -> None:
     """Run an issue's long proofs (tier B): ``-- ISSUE [--fresh] [pytest arguments]``."""
     if not session.posargs or not session.posargs[0].isdigit():

@@ -21,12 +21,14 @@ PROBS_DIFF = "training/rollout_probs_diff_max"
 class Expectation:
     """What this run must show.
 
-    ``probs_tolerance`` is the highest difference of token probabilities between rollout and trainer; none
-    where the rollout is a mock. ``rewards_vary`` holds for the tiny task, whose reward is graded.
+    ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the highest
+    difference of token probabilities between rollout and trainer; none where the rollout is a mock.
+    ``rewards_vary`` holds for the tiny task, whose reward is graded.
     """
 
     steps: int
     critic: bool
+    kl_loss: bool
     probs_tolerance: float | None
     rewards_vary: bool
 
@@ -59,7 +61,7 @@ def _gradients(step: Step, expected: Expectation) -> Iterator[Problem]:
             )
     for key in (
         "actor/pg_loss",
-        "actor/kl_loss",
+        *(["actor/kl_loss"] if expected.kl_loss else []),
         "actor/entropy",
         *(["critic/vf_loss"] if expected.critic else []),
     ):

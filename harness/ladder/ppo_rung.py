@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from harness.errors import RungFailedError
 from harness.evidence.metrics import column
@@ -28,7 +29,8 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
         trained.digests(),
         Expectation(
             steps=options.steps,
-            critic=options.algorithm == "ppo",
+            critic="critic" in _roles(trained.config),
+            kl_loss=bool(trained.config.actor_rollout_ref.actor.use_kl_loss),
             probs_tolerance=None if rollout == "mock" else probs_tolerance(is_tiny=inputs.is_tiny),
             rewards_vary=inputs.is_tiny,
         ),
@@ -38,9 +40,18 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
     return Verified(line=_line(context, trained, rollout), details=_details(trained))
 
 
+def _roles(config: Any) -> list[str]:
+    """Who trains or is asked, by verl's own rules: the user's overrides may have changed the algorithm."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+
+    asked = {"critic": need_critic(config), "reference": need_reference_policy(config)}
+    return ["actor", *(role for role, needed in asked.items() if needed)]
+
+
 def _line(context: Context, trained: Trained, rollout: str) -> str:
     options = context.options
-    names = "actor, critic and reference" if options.algorithm == "ppo" else "actor and reference"
+    *first, last = _roles(trained.config)
+    names = f"{', '.join(first)} and {last}" if first else last
     trainer = "v1" if options.use_v1 else "v0"
     line = f"verl.trainer.main_ppo ({trainer}): {len(trained.steps)} steps of {names} over Ray"
     if rollout == "mock":

@@ -43,6 +43,8 @@ class Trained:
     seconds: float
     command: list[str]
     titles: Mapping[int, str]
+    config: Any
+    """verl's whole configuration, as OmegaConf."""
 
     def digests(self) -> list[str]:
         """The digests of the weights that the first rollout server took, in order."""
@@ -105,6 +107,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
         seconds=finished.seconds,
         command=command,
         titles={process.pid: process.title for process in context.sampler.resources().processes},
+        config=config,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.evidence.metrics import Step
 from harness.ladder.checks import PROBS_DIFF, Expectation, problems
 
-EXPECTED = Expectation(steps=3, critic=True, probs_tolerance=1e-6, rewards_vary=True)
+EXPECTED = Expectation(steps=3, critic=True, kl_loss=True, probs_tolerance=1e-6, rewards_vary=True)
 HEALTHY = {
     "actor/grad_norm": 0.4,
     "critic/grad_norm": 2.5,
@@ -51,6 +51,7 @@ PLANTED = [
     pytest.param(run(actor__grad_norm=None), DIGESTS, "step 2: actor/grad_norm is nan", id="not logged"),
     pytest.param(run(actor__pg_loss=math.nan), DIGESTS, "step 2: actor/pg_loss", id="NaN loss"),
     pytest.param(run(actor__pg_loss=None), DIGESTS, "step 2: actor/pg_loss", id="null loss"),
+    pytest.param(run(actor__kl_loss=None), DIGESTS, "step 2: actor/kl_loss", id="KL not logged"),
     pytest.param(run(actor__entropy=math.inf), DIGESTS, "step 2: actor/entropy", id="entropy"),
     pytest.param(run(critic__vf_loss=math.nan), DIGESTS, "step 2: critic/vf_loss", id="value loss"),
     pytest.param(probs(1.2e-4), DIGESTS, f"step 2: {PROBS_DIFF} is 0.00012", id="bf16"),
@@ -83,15 +84,17 @@ def test_each_step_is_checked_and_each_problem_told() -> None:
         assert sum(f"step {step}:" in what for what in found) == 2
 
 
+IDS = ["no critic", "no KL loss", "mock", "real data", "real model"]
 LENIENT: list[tuple[Callable[..., Expectation], list[Step]]] = [
     (lambda **k: Expectation(**{**k, "critic": False}), run(critic__grad_norm=None, critic__vf_loss=None)),
+    (lambda **k: Expectation(**{**k, "kl_loss": False}), run(actor__kl_loss=None)),
     (lambda **k: Expectation(**{**k, "probs_tolerance": None}), probs(0.9)),
     (lambda **k: Expectation(**{**k, "rewards_vary": False}), run(critic__score__max=0.02)),
     (lambda **k: Expectation(**{**k, "probs_tolerance": 1e-3}), probs(1e-4)),
 ]
 
 
-@pytest.mark.parametrize(("expected", "steps"), LENIENT, ids=["no critic", "mock", "real data", "real model"])
+@pytest.mark.parametrize(("expected", "steps"), LENIENT, ids=IDS)
 def test_what_is_not_expected_is_not_asked_for(
     expected: Callable[..., Expectation], steps: list[Step]
 ) -> None:
