@@ -21,8 +21,8 @@ PROBS_DIFF = "training/rollout_probs_diff_max"
 class Expectation:
     """What this run must show.
 
-    ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the highest
-    difference of token probabilities between rollout and trainer; none where the rollout is a mock.
+    ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the
+    highest difference of token probabilities between rollout and trainer; none where the rollout is a mock.
     ``rewards_vary`` holds for the tiny task, whose reward is graded.
     """
 
