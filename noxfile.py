@@ -47,6 +47,18 @@ def smoke_mac(session: nox.Session) -> None:
     verlock(session, "climb", "--profile", "mac-m4-16g", *session.posargs)
 
 
+@nox.session(name="smoke-p40")
+def smoke_p40(session: nox.Session) -> None:
+    """Climb on a Tesla P40; ``-- --rehearse`` does it on any CPU, under the P40's lock and contract."""
+    verlock(session, "climb", "--profile", "p40-sm61", *session.posargs)
+
+
+@nox.session(name="smoke-a100")
+def smoke_a100(session: nox.Session) -> None:
+    """Climb on an A100; ``-- --rehearse`` does it on any CPU, under the A100's lock and contract."""
+    verlock(session, "climb", "--profile", "a100", *session.posargs)
+
+
 def image_session(command: str, short: str, about: str) -> None:
     """Make the session of one command for one profile's image."""
 

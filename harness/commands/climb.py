@@ -6,13 +6,15 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.commands.common import Json
 from harness.console import Output
-from harness.errors import WrongMachineError
+
+if TYPE_CHECKING:
+    from harness.ladder.place import Place
 
 
 def climb(
@@ -41,12 +43,20 @@ def climb(
     fork: Annotated[
         bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
     ] = True,
+    rehearse: Annotated[
+        bool,
+        typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
+    ] = False,
+    native: Annotated[
+        bool, typer.Option("--native", help="In an environment made from the lock, not in the image.")
+    ] = False,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Climb the ladder up to verl's own PPO trainer, and leave a run record."""
     output = Output(as_json=as_json)
-    _runs_here(profile)
+    place = _place(profile, rehearse=rehearse)
+    del native  # the only way so far; --image goes here, before an environment is made
     if not _inside(profile):
         from harness.build.enter import enter
 
@@ -79,20 +89,18 @@ def climb(
         overrides=overrides or [],
         fork=fork,
         runs=runs,
+        place=place,
     )
 
 
-def _runs_here(profile: str) -> None:
-    """Refuse a profile for a GPU before gigabytes are installed for it."""
+def _place(profile: str, *, rehearse: bool) -> Place:
+    """Where to run; a machine that does not fit is refused before gigabytes are installed for it."""
+    from harness.ladder.place import Sight, decide, look
     from harness.profiles import load
 
     wanted = load(profile)
-    if wanted.run.device != "cpu":
-        raise WrongMachineError(
-            f"profile {wanted.name} trains on {wanted.run.device}, and a climb trains on the CPU",
-            why="its lock and its contract are for the GPU; on a CPU they would prove something else",
-            todo="climb the cpu profile here: nox -s smoke-cpu",
-        )
+    needs_gpu = wanted.run.device == "cuda" and not rehearse
+    return decide(wanted, look() if needs_gpu else Sight(), rehearse=rehearse)
 
 
 def _inside(profile: str) -> bool:

@@ -111,6 +111,11 @@ class Run(_Model):
     image: Image | None = None
     versions: dict[str, str] = {}
     settings: dict[str, JsonValue] = {}
+    device: str = "cpu"
+    rehearsal: bool = False
+    """On a CPU under the contract of a profile that may be for a GPU."""
+    unverified: list[str] = []
+    """What this run says nothing about, because it was not on its profile's own hardware."""
     resources: Resources = Resources()
     failure: Failure | None = None
 

@@ -23,6 +23,7 @@ from harness.ladder import environment
 from harness.ladder.context import Context, Verified
 from harness.ladder.fingerprint import fingerprint
 from harness.ladder.options import ClimbOptions
+from harness.ladder.place import title, unverified
 from harness.ladder.precision import write_precision
 from harness.ladder.quiet import captured
 from harness.profiles.load import load
@@ -46,15 +47,19 @@ def climb(
     The first that fails ends the climb: its error is recorded, then raised.
     """
     profile = load(options.profile)
+    device = options.place.device
     settings = Settings(
-        device="cpu", attention=profile.numerics.attention, without_patches=options.without_patches
+        device=device,
+        rollout_device=device,
+        attention=profile.numerics.attention,
+        without_patches=options.without_patches,
     )
     sweep_abandoned(options.runs)
     sweep_ray_folders()
     record = RunRecord.create(options.runs, profile=profile.name, command=command)
     os.environ |= environment.variables(profile, settings, record)
     try:
-        record.update(settings=_settings(options))
+        _say_where(options, profile, output, record)
         record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
         _climb(options, steps, output, profile, settings, record)
     except VerlockError as error:
@@ -104,14 +109,32 @@ def _forking(context: Context, names: Sequence[str]) -> Iterator[ForkServer | No
     if not context.options.fork or not any(name.startswith(("ppo", "learn")) for name in names):
         yield None
         return
-    environ = environment.child(environment.variables(context.profile, context.settings, context.record))
-    started = start(context.settings.device, environ, context.folder / "output.log", context.folder)
+    device = context.settings.device
+    variables = environment.variables(context.profile, context.settings, context.record)
+    environ = environment.child(variables, device)
+    started = start(device, environ, context.folder / "output.log", context.folder)
     if isinstance(started, str):
         context.output.line(f"started normally, not forked: {started}")
         yield None
         return
     with started:
         yield started
+
+
+def _say_where(options: ClimbOptions, profile: Profile, output: Output, record: RunRecord) -> None:
+    """Record the settings, and plainly what a run elsewhere than on the profile's hardware leaves open."""
+    place = options.place
+    record.update(
+        settings=_settings(options) | vars(place),
+        device=place.device,
+        rehearsal=place.rehearsal,
+        unverified=list(unverified(profile, place, options.rollout)),
+    )
+    told = title(profile, place)
+    if told:
+        output.line(told, style="bold")
+    for text in record.run.unverified:
+        output.line(f"  not verified: {text}")
 
 
 def _settings(options: ClimbOptions) -> dict[str, Any]:

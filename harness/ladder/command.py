@@ -90,7 +90,7 @@ def run(output: Output, complete: Callable[[Path], object], *, learn: bool, **wo
 def _tell(output: Output, done: Run) -> None:
     peak = done.resources.peak_pss_bytes / 2**30
     output.line(
-        f"passed: {len(done.rungs)} rungs in {done.seconds:.0f} s; "
+        f"{'rehearsed' if done.rehearsal else 'passed'}: {len(done.rungs)} rungs in {done.seconds:.0f} s; "
         f"peak memory of all processes {peak:.1f} GiB",
         style="bold green",
     )

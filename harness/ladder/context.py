@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
 from harness.ladder.inputs import Inputs, prepare
 from harness.ladder.options import ClimbOptions
+from harness.ladder.overrides import words
 from harness.profiles.model import Profile
 from harness.warm.fork import ForkServer
 
@@ -37,6 +39,11 @@ class Context:
     def folder(self) -> Path:
         """The run's folder, absolute: children run elsewhere."""
         return self.record.folder.absolute()
+
+    def words(self, rung: Mapping[str, object]) -> list[str]:
+        """The overrides of a run with ``rung``'s settings: the profile's for this place, then the user's."""
+        on_cpu = self.options.place.device == "cpu"
+        return words(self.profile, rung, self.options.overrides, on_cpu=on_cpu)
 
     @cached_property
     def inputs(self) -> Inputs:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from harness.adapt.settings import Settings
+from harness.adapt.settings import Device, Settings
 from harness.evidence.record import RunRecord
 from harness.profiles.model import Profile
 
-# A variable that points a run at another cluster, or at a GPU list that Ray checks against its own
-# count ("Attempting to start raylet with 1 GPU, but CUDA_VISIBLE_DEVICES contains []").
-_NEVER = ("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "CUDA_VISIBLE_DEVICES")
+# A variable that points a run at another cluster.
+_NEVER = frozenset({"RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR"})
+# On a CPU the GPU is a logical one, and Ray checks this list against its own count ("Attempting to start
+# raylet with 1 GPU, but CUDA_VISIBLE_DEVICES contains []").
+_NEVER_ON_CPU = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 _ALWAYS = {
     # One thread a process: sums of several threads round differently from run to run, and two cores
@@ -33,6 +35,7 @@ def variables(profile: Profile, settings: Settings, record: RunRecord) -> dict[s
     return _ALWAYS | profile.environment_variables() | own | record.environment()
 
 
-def child(added: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with ``added``, without what would lead a run astray."""
-    return {key: value for key, value in os.environ.items() if key not in _NEVER} | dict(added)
+def child(added: Mapping[str, str], device: Device) -> dict[str, str]:
+    """This process's environment with ``added``, without what would lead a run on ``device`` astray."""
+    never = _NEVER | (_NEVER_ON_CPU if device == "cpu" else frozenset())
+    return {key: value for key, value in os.environ.items() if key not in never} | dict(added)

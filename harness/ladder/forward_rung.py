@@ -18,6 +18,8 @@ from harness.ladder.context import Context, Verified
 
 # fp32 sums of a few hundred terms in two orders: measured differences are below 1e-6 of the value.
 TOLERANCE = 1e-4
+# The dtype of the weights themselves; what they are computed in may be another (mixed precision).
+MODEL_DTYPE = "actor_rollout_ref.actor.fsdp_config.model_dtype"
 
 
 def climb(context: Context) -> Verified:
@@ -36,15 +38,14 @@ def climb(context: Context) -> Verified:
     if context.options.algorithm == "ppo":
         details["critic"] = _update_critic(workers, tensors)
         found += details["critic"].pop("problems")
-    found += _dtypes(workers.actor, context.profile.numerics.dtype)
+    wanted = str(context.profile.overrides()[MODEL_DTYPE])
+    found += _dtypes(workers.actor, wanted)
     if found:
         raise RungFailedError(*found)
     line = f"verl's ppo_loss {actor['loss']:.4f} on {details['tokens']} tokens is minus the mean advantage"
     if "critic" in details:
         line += f", its value_loss {details['critic']['loss']:.4f} the squared error"
-    return Verified(
-        line=f"{line}; gradients finite, weights moved, all {context.profile.numerics.dtype}", details=details
-    )
+    return Verified(line=f"{line}; gradients finite, weights moved, all {wanted}", details=details)
 
 
 def _advantages(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -136,8 +137,14 @@ def _checksum(worker: Any) -> float:
     return sum(float(p.detach().double().abs().sum()) for p in _parameters(worker).values())
 
 
-def _dtypes(worker: Any, dtype: str) -> list[Problem]:
-    wrong = {str(p.dtype) for p in _parameters(worker).values()} - {f"torch.{dtype}"}
+def _dtypes(worker: Any, wanted: str) -> list[Problem]:
+    from verl.utils.torch_dtypes import PrecisionType
+
+    wrong = {str(p.dtype) for p in _parameters(worker).values()} - {str(PrecisionType.to_dtype(wanted))}
     if not wrong:
         return []
-    return [Problem(what=f"parameters are {', '.join(sorted(wrong))}", why=f"the profile says {dtype}")]
+    return [
+        Problem(
+            what=f"parameters are {', '.join(sorted(wrong))}", why=f"the profile says {wanted}: {MODEL_DTYPE}"
+        )
+    ]

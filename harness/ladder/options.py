@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import OverrideError
+from harness.ladder.place import HERE, Place
 
 RungName = Literal["env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo"]
 ORDER: tuple[RungName, ...] = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
@@ -36,6 +37,8 @@ class ClimbOptions:
     fork: bool = True
     """Whether Ray's workers are forked from one process that has imported all (harness/warm)."""
     runs: Path = Path("runs")
+    place: Place = HERE
+    """Where it runs: a GPU, this CPU, or a rehearsal on it."""
 
     @property
     def rungs(self) -> tuple[RungName, ...]:

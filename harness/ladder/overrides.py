@@ -17,6 +17,8 @@ from harness.profiles.model import Profile
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 AGENT_LOOPS = Path(harness.__file__).parent / "adapt" / "agent_loop.yaml"
+# How much the card holds at once is the profile's to say: a rung's choice is only for profiles that do not.
+_FITS = "micro_batch_size_per_gpu"
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
 
 
@@ -95,10 +97,17 @@ def _algorithm(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
     }
 
 
-def words(profile: Profile, rung: Mapping[str, object], user: tuple[str, ...]) -> list[str]:
-    """All overrides as command-line words, each key once: a later layer replaces an earlier one."""
+def words(
+    profile: Profile, rung: Mapping[str, object], user: tuple[str, ...], *, on_cpu: bool = True
+) -> list[str]:
+    """All overrides as command-line words, each key once: a later layer replaces an earlier one.
+
+    ``on_cpu`` lays the profile's own settings for a CPU on top of its others, as in a rehearsal.
+    """
     merged: dict[str, str] = {}
-    layers = [word(k, v) for k, v in {**profile.overrides(), **rung}.items()]
+    policy = profile.overrides(rehearse=on_cpu)
+    chosen = {key: value for key, value in rung.items() if not (key in policy and key.endswith(_FITS))}
+    layers = [word(key, value) for key, value in {**policy, **chosen}.items()]
     for text in [*layers, *user]:
         key = text.split("=", 1)[0]
         bare = key.lstrip("+~")

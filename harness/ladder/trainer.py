@@ -22,7 +22,6 @@ from harness.ladder import compose, environment
 from harness.ladder.activation import unproven
 from harness.ladder.cause import first_error
 from harness.ladder.context import Context
-from harness.ladder.overrides import words
 from harness.warm.standin import NORMALLY
 
 _STEP = re.compile(r"\bstep:(\d+) - ")
@@ -79,8 +78,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     :class:`RungFailedError` when a process of it ran without the plug-in.
     """
     context.release()
-    user = context.options.overrides
-    config = compose.compose_config(words(context.profile, rung, user))
+    config = compose.compose_config(context.words(rung))
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
     began = len(events.read(context.folder / "events.jsonl"))
@@ -92,7 +90,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
             "hydra.run.dir": str(folder),
             "hydra.output_subdir": "null",
         }
-        command = [sys.executable, "-m", "verl.trainer.main_ppo", *words(context.profile, own, user)]
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
         finished = _run(context, command, name=name, steps=steps, folder=folder)
         seen = events.read(context.folder / "events.jsonl")[began:]
         if finished.exit_code != 0 or finished.timed_out:
@@ -137,7 +135,7 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
     finished = output.run(
         command,
         log=context.folder / "output.log",
-        env=environment.child(variables),
+        env=environment.child(variables, context.settings.device),
         cwd=folder,
         on_line=show,
         spare=() if fork is None else (fork.pid,),

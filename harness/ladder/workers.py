@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from harness.ladder import compose
-from harness.ladder.overrides import for_rung, words
+from harness.ladder.overrides import for_rung
 
 if TYPE_CHECKING:
     from harness.ladder.context import Context
@@ -40,7 +40,7 @@ class Workers:
         """Compose the configuration; the engines are built on first use."""
         options = context.options
         rung = for_rung(options, context.inputs, rollout=options.rollout, steps=options.steps)
-        self.config = compose.compose_config(words(context.profile, rung, options.overrides))
+        self.config = compose.compose_config(context.words(rung))
         _single_rank()
 
     @cached_property

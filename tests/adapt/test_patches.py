@@ -59,6 +59,11 @@ UPSTREAM = {
         changed="CPUOffloadPolicy(mesh, pin_memory=True)",
         fixed="CPUOffloadPolicy(pin_memory=get_device_name() == 'cuda')",
     ),
+    names.GLOO_AVERAGE: Upstream(
+        before="group.allreduce([tensor], opts)",
+        changed="group.allreduce_single(tensor, opts)",
+        fixed="group.allreduce([tensor], opts, divide=op == ReduceOp.AVG)",
+    ),
 }
 DEF_END = "):\n"
 EACH = pytest.mark.parametrize("name", names.PATCH_NAMES)
@@ -82,6 +87,9 @@ def mutated(name: str, folder: Path, before: str, after: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # What decorators and defaults of the function refer to.
+    home = vars(importlib.import_module(function.__module__))
+    vars(module).update({key: value for key, value in home.items() if not key.startswith("__")})
     spec.loader.exec_module(module)
     return module
 

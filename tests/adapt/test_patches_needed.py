@@ -35,12 +35,14 @@ import torch, verl
 from harness.data import tiny_model
 from harness.ladder.inputs import prepare
 from harness.ladder.options import ClimbOptions
+from harness.ladder.overrides import words
 from harness.ladder.workers import Workers
 from harness.profiles import load
 
 class Asked:
     options, profile = ClimbOptions(), load("cpu")
     inputs = prepare(options, Path(sys.argv[1]))
+    words = staticmethod(lambda rung: words(load("cpu"), rung, ()))
 
 def digest(worker):
     state = worker.engine.module.state_dict().items()

@@ -73,16 +73,9 @@ def test_the_file_has_the_fields_that_others_rely_on(tmp_path: Path) -> None:
         "ended",
         "seconds",
     }
-    assert fields | {
-        "pid",
-        "rungs",
-        "fingerprint",
-        "image",
-        "versions",
-        "failure",
-        "resources",
-        "settings",
-    } == set(document)
+    parts = {"pid", "rungs", "fingerprint", "image", "versions", "failure", "resources", "settings"}
+    assert fields | parts | {"device", "rehearsal", "unverified"} == set(document)
+    assert (document["device"], document["rehearsal"], document["unverified"]) == ("cpu", False, [])
     assert document["rungs"][0]["status"] == "failed"
     assert document["failure"] == {
         "class": "backend", "signature": "s", "cause": "c", "fix": "f", "scope": "local-only", "also": None,

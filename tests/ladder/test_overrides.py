@@ -28,6 +28,8 @@ INPUTS = Inputs(
     group=4,
 )
 BATCH = "data.train_batch_size"
+MICRO = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
+ROLLOUT_NAME = "actor_rollout_ref.rollout.name"
 COMPUTE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
 
@@ -65,6 +67,24 @@ def test_a_plus_does_not_make_another_key(prefix: str) -> None:
 def test_the_users_last_word_counts() -> None:
     found = words(PROFILE, {}, (f"{BATCH}=2", f"+{BATCH}=3"))
     assert value(found, BATCH) == "3"
+
+
+def test_a_rehearsal_is_the_profiles_policy_with_its_settings_for_a_cpu_on_top() -> None:
+    a100 = load("a100")
+    device, rehearsed = words(a100, {}, (), on_cpu=False), words(a100, {}, (), on_cpu=True)
+    assert (value(device, COMPUTE), value(rehearsed, COMPUTE)) == ("bf16", "fp32")
+    assert value(device, ROLLOUT_NAME) == "vllm"
+    assert value(rehearsed, "trainer.device") == "cpu"
+    assert not [text for text in device if text.startswith("trainer.device=")]
+
+
+def test_what_the_card_holds_at_once_is_the_profiles_to_say() -> None:
+    """A rung that put 4 sequences on a P40 would prove another memory than the policy's."""
+    rung: dict[str, object] = {MICRO: 4, BATCH: 8}
+    assert value(words(PROFILE, rung, ()), MICRO) == "4"
+    p40 = words(load("p40"), rung, ())
+    assert (value(p40, MICRO), value(p40, BATCH)) == ("1", "8")
+    assert value(words(load("p40"), rung, (f"{MICRO}=2",)), MICRO) == "2"
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])

@@ -2,7 +2,8 @@
 
 from harness.adapt.patch import Patch
 from harness.adapt.patches.engine import PIN_MEMORY, SEED
+from harness.adapt.patches.gloo import AVERAGE
 from harness.adapt.patches.process_group import BACKEND
 from harness.adapt.patches.value_head import ATTENTION
 
-PATCHES: tuple[Patch, ...] = (BACKEND, SEED, ATTENTION, PIN_MEMORY)
+PATCHES: tuple[Patch, ...] = (BACKEND, SEED, ATTENTION, PIN_MEMORY, AVERAGE)
