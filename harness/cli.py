@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import __version__
-from harness.commands import climb, doctor, images, profiles, wheels
+from harness.commands import climb, data, doctor, images, profiles, reward, wheels
 from harness.console import Output
 from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
 
@@ -65,6 +65,8 @@ for command in (
     images.compare,
 ):
     app.command()(command)
+app.add_typer(data.app, name="data")
+app.add_typer(reward.app, name="reward")
 
 
 def main() -> None:

@@ -36,8 +36,9 @@ class Output:
     def __init__(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
         """With ``as_json`` everything for people goes to standard error; ``file`` overrides where it goes."""
         self.as_json = as_json
+        # emoji: "file.jsonl:question:" is a place, not a picture.
         # soft_wrap: a log line that is cut at 80 columns on a pipe cannot be searched for.
-        self.console = _Terminal(stderr=as_json, file=file, highlight=False, soft_wrap=True)
+        self.console = _Terminal(stderr=as_json, file=file, highlight=False, soft_wrap=True, emoji=False)
 
     def line(self, text: str, *, style: str | None = None) -> None:
         """Print one line, flushed, so that a pipe sees progress as it happens."""
@@ -79,7 +80,7 @@ class Output:
             }
             sys.stdout.write(json.dumps(document, indent=2, sort_keys=True) + "\n")
         else:
-            err = Console(stderr=True, highlight=False, soft_wrap=True)
+            err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
             for problem in error.problems:
                 first, *rest = problem.lines()
                 err.print(f"[bold red]error[/]: {escape(first)}")

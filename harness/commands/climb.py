@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.common import Json
+from harness.commands.common import Json, go_inside
 from harness.console import Output
 
 if TYPE_CHECKING:
@@ -57,11 +54,7 @@ def climb(
     output = Output(as_json=as_json)
     place = _place(profile, rehearse=rehearse)
     del native  # the only way so far; --image goes here, before an environment is made
-    if not _inside(profile):
-        from harness.build.enter import enter
-
-        source = verl_source.expanduser().resolve() if verl_source else None
-        enter(profile, sys.argv[1:], source=source, output=Output(as_json=True))
+    go_inside(profile, source=verl_source)
     from harness.evidence import report
     from harness.ladder.command import run
 
@@ -101,19 +94,3 @@ def _place(profile: str, *, rehearse: bool) -> Place:
     wanted = load(profile)
     needs_gpu = wanted.run.device == "cuda" and not rehearse
     return decide(wanted, look() if needs_gpu else Sight(), rehearse=rehearse)
-
-
-def _inside(profile: str) -> bool:
-    """Whether this interpreter is the profile's environment, made from the lock as it is now."""
-    from harness.profiles import load, root
-
-    try:
-        marker = json.loads(Path(sys.prefix, "verlock-environment.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    wanted = load(profile)
-    home = root() / "docker" / "rendered" / wanted.name
-    return marker["profile"] == wanted.name and all(
-        hashlib.sha256((home / name).read_bytes()).hexdigest() == digest
-        for name, digest in marker["locks"].items()
-    )

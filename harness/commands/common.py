@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,3 +32,31 @@ def changed(paths: list[Path], output: Output) -> None:
             output.line("all current")
 
     output.result({"written": [shown(path) for path in paths]}, human)
+
+
+def go_inside(profile: str, *, source: Path | None = None) -> None:
+    """Go on in the profile's own environment, which is made from its lock if need be; return if this is it.
+
+    ``source`` is a verl checkout that goes before the locked verl.
+    """
+    if not _inside(profile):
+        from harness.build.enter import enter
+
+        checkout = source.expanduser().resolve() if source else None
+        enter(profile, sys.argv[1:], source=checkout, output=Output(as_json=True))
+
+
+def _inside(profile: str) -> bool:
+    """Whether this interpreter is the profile's environment, made from the lock as it is now."""
+    from harness.profiles import load, root
+
+    try:
+        marker = json.loads(Path(sys.prefix, "verlock-environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    wanted = load(profile)
+    home = root() / "docker" / "rendered" / wanted.name
+    return marker["profile"] == wanted.name and all(
+        hashlib.sha256((home / name).read_bytes()).hexdigest() == digest
+        for name, digest in marker["locks"].items()
+    )

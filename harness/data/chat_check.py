@@ -31,14 +31,9 @@ def check(
     user's text is not in the result, or when it has more than ``max_prompt_length`` tokens.
     """
     if not getattr(tokenizer, "chat_template", None):
-        raise ModelError(
-            "the tokenizer has no chat template",
-            where=str(getattr(tokenizer, "name_or_path", "") or where),
-            why="verl turns chat messages into a prompt with it; base models often have none",
-            todo="use an instruct model, or put the template into chat_template.jinja in the model folder",
-        )
+        raise no_template(tokenizer, where)
     text = _render(messages, tokenizer, where)
-    lost = [m for m in messages if m.get("role") == "user" and not _survives(m.get("content"), text)]
+    lost = not survives(messages, text)
     if lost or not any(m.get("role") == "user" for m in messages):
         raise DataError(
             "the question is lost in the chat template" if lost else "the prompt has no message of role user",
@@ -59,6 +54,16 @@ def check(
     return Rendered(text=text, tokens=tokens)
 
 
+def no_template(tokenizer: Any, where: str = "--model") -> ModelError:
+    """The error for a tokenizer without a chat template."""
+    return ModelError(
+        "the tokenizer has no chat template",
+        where=str(getattr(tokenizer, "name_or_path", "") or where),
+        why="verl turns chat messages into a prompt with it; base models often have none",
+        todo="use an instruct model, or put the template into chat_template.jinja in the model folder",
+    )
+
+
 def _render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, where: str) -> str:
     try:
         return str(
@@ -73,6 +78,11 @@ def _render(messages: Sequence[Mapping[str, Any]], tokenizer: Any, where: str) -
             why=f"{type(error).__name__}: {error}",
             todo="many templates want the roles user and assistant in turn, some no system message",
         ) from error
+
+
+def survives(messages: Sequence[Mapping[str, Any]], text: str) -> bool:
+    """Whether the text of every user message is in the rendered prompt."""
+    return all(_survives(m.get("content"), text) for m in messages if m.get("role") == "user")
 
 
 def _survives(content: Any, text: str) -> bool:

@@ -169,6 +169,21 @@ def _read_json(path: Path, problems: list[Problem]) -> dict[str, Any] | None:
     return None
 
 
+def tokenizer_of(model: str) -> Any:
+    """The tokenizer of ``tiny`` or of a model folder, whose weights need not be there.
+
+    Raises :class:`ModelError`.
+    """
+    if model == "tiny":
+        from harness.data import tiny_tokenizer
+
+        return tiny_tokenizer.make()
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        raise ModelError(_not_a_folder(folder))
+    return load_tokenizer(folder)
+
+
 def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer as verl does, without any code from the folder; raises :class:`ModelError`."""
     from transformers import AutoTokenizer

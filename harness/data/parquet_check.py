@@ -6,7 +6,7 @@ The rows are streamed batch by batch, so a file larger than memory can be checke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,17 @@ class _Seen:
             kept.extend(self.rows + row for row in rows[: _SHOWN - len(kept)])
 
 
-def check(path: Path, *, prompt_key: str = "prompt") -> Summary:
-    """Check schema and rows; raises :class:`DataError` with each problem's file, row and column."""
+def check(
+    path: Path, *, prompt_key: str = "prompt", watch: Callable[[int, Any], None] | None = None
+) -> Summary:
+    """Check schema and rows; raises :class:`DataError` with each problem's file, row and column.
+
+    ``watch`` is called with each batch (``pyarrow.RecordBatch``) and the number of its first row, also
+    where rows are bad: who wants to look further needs no second pass.
+    """
     import pyarrow as pa
 
-    with _opened(path) as file:
+    with opened(path) as file:
         schema = file.schema_arrow
         problems = parquet_schema.problems(schema, path=str(path), prompt_key=prompt_key)
         if file.metadata.num_rows == 0:
@@ -67,6 +73,8 @@ def check(path: Path, *, prompt_key: str = "prompt") -> Summary:
         seen = _Seen()
         try:
             for batch in _batches(file, prompt_key):
+                if watch is not None:
+                    watch(seen.rows, batch)
                 _look(batch, prompt_key, seen)
         except (pa.ArrowException, OSError) as error:
             raise DataError(
@@ -88,7 +96,8 @@ def check(path: Path, *, prompt_key: str = "prompt") -> Summary:
     )
 
 
-def _opened(path: Path) -> Any:
+def opened(path: Path) -> Any:
+    """Open a ``pyarrow.parquet.ParquetFile``; raises :class:`DataError` for what is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -113,14 +122,14 @@ def _unreadable(path: Path) -> str:
 
 def _remedy(path: Path) -> str:
     if path.suffix in {".json", ".jsonl", ".csv"}:
-        return f"convert it: pandas reads {path.suffix} and writes Parquet"
+        return f"convert it: verlock data convert {path} OUT.parquet"
     return "copy or download it again, and compare its size"
 
 
 def _batches(file: Any, prompt_key: str) -> Iterator[Any]:
-    yield from file.iter_batches(
-        batch_size=_BATCH, columns=[prompt_key, "data_source", "reward_model.ground_truth"], use_threads=False
-    )
+    # A name that the file does not have is passed over.
+    columns = [prompt_key, "data_source", "reward_model.ground_truth", "reward_model.style"]
+    yield from file.iter_batches(batch_size=_BATCH, columns=columns, use_threads=False)
 
 
 def _look(batch: Any, prompt_key: str, seen: _Seen) -> None:

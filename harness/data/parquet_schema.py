@@ -11,7 +11,8 @@ from typing import Any
 from harness.errors import Problem
 
 CONVERT = (
-    'write it as [{"role": "user", "content": question}], as verl does in examples/data_preprocess/gsm8k.py'
+    'write it as [{"role": "user", "content": question}], as verl does in examples/data_preprocess/gsm8k.py; '
+    "`verlock data convert` does it for JSONL, CSV, GSM8K and prompt/response files"
 )
 
 
@@ -41,7 +42,7 @@ def _no_prompt(names: list[str], path: str, key: str) -> Problem:
     what = f"no column {key!r}; the columns are {', '.join(names) or 'none'}"
     if {"question", "answer"} <= set(names):
         why = "this is the raw GSM8K layout, which verl cannot read"
-        todo = "convert it with verl's examples/data_preprocess/gsm8k.py"
+        todo = "convert it: verlock data convert IN OUT (or verl's examples/data_preprocess/gsm8k.py)"
         return Problem(what=what, where=path, why=why, todo=todo)
     similar = [name for name in names if name.lower() in {"prompt", "prompts", "messages", "conversations"}]
     todo = f"set data.prompt_key={similar[0]}" if similar else CONVERT

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import case_audit
 import case_climb
+import case_data
 import case_image
 import case_locks
 import case_steps
@@ -23,6 +24,7 @@ MAKERS = {
     "step": case_steps.cases,
     "locks": case_locks.cases,
     "audit": case_audit.cases,
+    "data": case_data.cases,
     "normalise": case_image.cases,
 }
 JSON = ROOT / "docs" / "bench.json"

@@ -1,0 +1,249 @@
+"""What is wrong with the meaning of rows, seen in one pass over the batches of a file.
+
+Memory: 8 bytes a row for duplicates and 4 for lengths, and one batch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from harness.data import chat_check, parquet_schema
+from harness.data.finding import Finding
+
+ROLES = frozenset({"system", "user", "assistant", "tool"})
+_SHOWN = 3
+_TEXT_PARTS, _MESSAGES = "\x1f", "\x1e"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """Tokens a prompt has after the chat template."""
+
+    shortest: int
+    median: int
+    p95: int
+    longest: int
+    longest_row: int
+
+
+class RowWatch:
+    """Collects over batches; :meth:`findings` and :meth:`lengths` say what was seen."""
+
+    def __init__(self, *, path: str, prompt_key: str, tokenizer: Any, limit: int) -> None:
+        """Take ``tokenizer`` to render every prompt and count its tokens, or none to leave that out."""
+        self._path, self._key, self._tokenizer, self._limit = path, prompt_key, tokenizer, limit
+        self._hashes = array("q")
+        self._tokens = array("I")
+        self._rows: dict[str, list[int]] = {}
+        self._counts: Counter[str] = Counter()
+        self._roles: Counter[str] = Counter()
+        self._refused = ""
+        self._has_style = True
+
+    def add(self, first: int, batch: Any) -> None:
+        """Look at one ``pyarrow.RecordBatch`` whose first row has the number ``first``."""
+        import pyarrow.compute as pc
+
+        prompts, models = batch.column(self._key), batch.column("reward_model")
+        self._has_style = "style" in parquet_schema.field_names(models.type)
+        truths = pc.struct_field(models, "ground_truth")
+        if parquet_schema.is_string(truths.type):
+            self._note("empty-truth", first, _indices(_blank(truths)))
+        messages = pc.list_flatten(prompts)
+        parents = pc.list_parent_indices(prompts)
+        self._look_at_roles(first, batch.num_rows, parents, pc.struct_field(messages, "role"))
+        contents = pc.struct_field(messages, "content")
+        if parquet_schema.is_string(contents.type):
+            blank = pc.and_(
+                _blank(contents), pc.equal(pc.cast(pc.struct_field(messages, "role"), "string"), "user")
+            )
+            self._note("empty-prompt", first, _distinct(pc.filter(parents, pc.fill_null(blank, False))))
+        conversations = prompts.to_pylist() if self._tokenizer or not len(contents) else None
+        self._hash(prompts, messages, contents)
+        if self._tokenizer is not None and conversations is not None:
+            self._tokenize(first, conversations)
+
+    def _look_at_roles(self, first: int, rows: int, parents: Any, roles: Any) -> None:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        roles = pc.cast(roles, "string")
+        for entry in pc.value_counts(roles).to_pylist():
+            self._roles[str(entry["values"])] += entry["counts"]
+        asked = pc.filter(parents, pc.fill_null(pc.equal(roles, "user"), False))
+        answered = np.zeros(rows, dtype=bool)
+        answered[asked.to_numpy(zero_copy_only=False)] = True
+        self._note("no-user", first, np.flatnonzero(~answered).tolist())
+
+    def _hash(self, prompts: Any, messages: Any, contents: Any) -> None:
+        """Remember 64 bits of each prompt: with a million rows, one false pair in 37 million files."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not parquet_schema.is_string(contents.type):
+            self._hashes.extend(hash(str(value)) for value in prompts.to_pylist())
+            return
+        parts = [
+            pc.fill_null(pc.cast(a, "string"), "") for a in (pc.struct_field(messages, "role"), contents)
+        ]
+        joined = pc.binary_join_element_wise(*parts, _TEXT_PARTS)
+        counts = pc.fill_null(pc.cast(pc.list_value_length(prompts), "int64"), 0)
+        offsets = pa.concat_arrays([pa.array([0], "int64"), pc.cumulative_sum(counts)])
+        texts = pc.binary_join(pa.LargeListArray.from_arrays(offsets, joined), _MESSAGES)
+        self._hashes.extend(map(hash, texts.to_pylist()))
+
+    def _tokenize(self, first: int, conversations: list[Any]) -> None:
+        texts = self._rendered(first, conversations)
+        ids = self._tokenizer([text or "" for text in texts], add_special_tokens=False)["input_ids"]
+        sizes = [len(row) for row in ids]
+        self._tokens.extend(sizes)
+        self._note("overlong", first, [row for row, size in enumerate(sizes) if size > self._limit])
+        lost = (
+            row
+            for row, (text, messages) in enumerate(zip(texts, conversations, strict=True))
+            if text is not None and not chat_check.survives(messages, text)
+        )
+        blank = {row - first for row in self._rows.get("empty-prompt", ())}
+        self._note("question-lost", first, [row for row in lost if row not in blank])
+
+    def _rendered(self, first: int, conversations: list[Any]) -> list[str | None]:
+        try:
+            return list(
+                self._tokenizer.apply_chat_template(conversations, add_generation_prompt=True, tokenize=False)
+            )
+        except Exception:  # noqa: BLE001 - a template is a program of the model's author; rows are named below
+            return [self._render(first + row, messages) for row, messages in enumerate(conversations)]
+
+    def _render(self, row: int, messages: Any) -> str | None:
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            self._refused = self._refused or f"{type(error).__name__}: {error}"
+            self._note("refused", row, [0])
+            return None
+
+    def _note(self, kind: str, first: int, rows: list[int]) -> None:
+        if rows:
+            self._counts[kind] += len(rows)
+            kept = self._rows.setdefault(kind, [])
+            kept.extend(first + row for row in rows[: _SHOWN - len(kept)])
+
+    def lengths(self) -> Lengths | None:
+        """Return the spread of lengths; none where no tokenizer was given."""
+        import numpy as np
+
+        if not self._tokens:
+            return None
+        sizes = np.frombuffer(self._tokens, dtype=np.uint32)
+        shortest, median, p95 = (int(np.percentile(sizes, part, method="lower")) for part in (0, 50, 95))
+        row = int(sizes.argmax())
+        return Lengths(shortest=shortest, median=median, p95=p95, longest=int(sizes[row]), longest_row=row)
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything seen, the most telling first."""
+        for kind, (level, what, why, todo) in _MEANINGS.items():
+            if kind in self._rows:
+                said = {"limit": self._limit, "refused": self._refused}
+                yield self._finding(kind, level, what.format(**said), why.format(**said), todo)
+        yield from self._unknown_roles()
+        yield from self._duplicates()
+        if not self._has_style:
+            yield Finding(
+                id="data-no-style",
+                level="warning",
+                key=f"{self._path}:reward_model.style",
+                what="reward_model has no field 'style'",
+                why='verl 0.9.1 does not read it, but its own files have it ("rule" or "model"), and older '
+                "versions choose by it",
+                todo='add "style": "rule"',
+            )
+
+    def _finding(self, kind: str, level: Any, what: str, why: str, todo: str) -> Finding:
+        rows, count = self._rows[kind], self._counts[kind]
+        more = f" (and {count - len(rows)} more rows)" if count > len(rows) else ""
+        column = "reward_model.ground_truth" if kind == "empty-truth" else self._key
+        key = f"{self._path}:row {', '.join(map(str, rows))}:{column}"
+        return Finding(id=f"data-{kind}", level=level, key=key, what=what + more, why=why, todo=todo)
+
+    def _unknown_roles(self) -> Iterator[Finding]:
+        for role, count in self._roles.items():
+            if role not in ROLES and role != "None":
+                yield Finding(
+                    id="data-role",
+                    level="warning",
+                    key=f"{self._path}:{self._key}",
+                    what=f"{count} messages have the role {role!r}",
+                    why="chat templates know system, user, assistant and tool; others are dropped or refused",
+                    todo="rename the role, or check the prompt that comes out: --model FOLDER",
+                )
+
+    def _duplicates(self) -> Iterator[Finding]:
+        import numpy as np
+
+        hashes = np.frombuffer(self._hashes, dtype=np.int64) if self._hashes else np.empty(0, np.int64)
+        _, firsts, counts = np.unique(hashes, return_index=True, return_counts=True)
+        again = int((counts - 1).sum())
+        if again:
+            row = int(firsts[counts > 1].min())
+            other = int(np.flatnonzero(hashes == hashes[row])[1])
+            yield Finding(
+                id="data-duplicates",
+                level="warning",
+                key=f"{self._path}:row {row}, {other}:{self._key}",
+                what=f"{again} of {len(hashes)} prompts repeat an earlier one",
+                why="they count several times in every epoch; in a validation file they bias the mean",
+                todo="drop them, unless they are meant",
+            )
+
+
+_FILTER = "verl drops it where data.filter_overlong_prompts is set and stops at it where it is not"
+_MEANINGS: dict[str, tuple[str, str, str, str]] = {
+    "question-lost": (
+        "fault",
+        "the question is lost in the chat template",
+        "the model would be trained on a prompt without it",
+        "compare the messages with what the model's chat template reads",
+    ),
+    "refused": (
+        "fault",
+        "the chat template refuses the prompt",
+        "{refused}",
+        "many templates want the roles user and assistant in turn, some no system message",
+    ),
+    "no-user": ("fault", "the prompt has no message of role user", "there is no question in it", "add it"),
+    "empty-prompt": ("fault", "a user message is empty", "there is no question in it", "remove these rows"),
+    "overlong": (
+        "fault",
+        "the prompt has more than {limit} tokens after the chat template",
+        _FILTER,
+        "raise data.max_prompt_length, shorten the prompts, or set data.filter_overlong_prompts=True",
+    ),
+    "empty-truth": (
+        "warning",
+        "the ground truth is an empty text",
+        "a rule reward compares the response with it",
+        "check these rows",
+    ),
+}
+
+
+def _blank(texts: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(pc.cast(texts, "large_string"))), 0)
+
+
+def _indices(mask: Any) -> list[int]:
+    import pyarrow.compute as pc
+
+    return list(pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist())
+
+
+def _distinct(values: Any) -> list[int]:
+    return sorted(set(values.to_pylist()))

@@ -1,0 +1,158 @@
+"""Tries a reward function as verl will call it, with responses of every kind, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import harness
+from harness.data import parquet_check, responses
+from harness.data.responses import Response
+from harness.errors import OverrideError, RungFailedError
+from harness.ladder import batch as batches
+from harness.ladder.options import ClimbOptions
+from harness.ladder.reward_calls import Call
+
+Manager = Literal["naive", "dapo", "batch"]
+_READY_SECONDS = 180.0
+_RESTARTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What is tried: ``reward`` is PATH:FUNCTION, ``seconds`` the longest that one call may take."""
+
+    reward: str
+    data: Path
+    rows: int
+    manager: Manager
+    model: str
+    seconds: float
+
+
+def run(trial: Trial, progress: Callable[[str], None]) -> list[Call]:
+    """Call the function twice with every response.
+
+    Raises :class:`OverrideError` for a reward that is not there, :class:`DataError` for rows that verl
+    does not read, and :class:`RungFailedError` where verl's loader cannot load the file.
+    """
+    found = ClimbOptions(reward=trial.reward).reward_function()
+    if found is None:
+        raise OverrideError(f"{trial.reward} is no reward of yours", todo="give PATH:FUNCTION")
+    file, function = found
+    parquet_check.check(trial.data)
+    rows = batches.rows(trial.data, trial.rows)
+    asked = list(responses.make(rows))
+    progress(
+        f"{len(asked)} responses to {len(rows)} rows, each scored twice by verl's {trial.manager} manager"
+    )
+    order = {
+        "file": str(file),
+        "function": function,
+        "manager": trial.manager,
+        "data": str(trial.data.absolute()),
+        "rows": len(rows),
+        "model": trial.model,
+        "responses": [vars(response) for response in asked],
+    }
+    calls: list[Call] = []
+    for _ in range(_RESTARTS):
+        calls += _child(order | {"first": len(calls)}, asked, trial, len(calls))
+        if len(calls) == len(asked):
+            break
+        progress(f"response {len(calls)}: {calls[-1].ended}; going on after it in a new process")
+    return calls
+
+
+def _child(order: dict[str, Any], asked: Sequence[Response], trial: Trial, first: int) -> list[Call]:
+    """Calls until the end, or until the child hung or died in one, which is then the last."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "harness.ladder.reward_child"],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            pass_fds=(writer,),
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+        )
+        os.close(writer)
+        try:
+            with os.fdopen(reader, "rb", buffering=0) as answers:
+                assert process.stdin is not None  # noqa: S101 - it is a pipe
+                process.stdin.write(json.dumps(order | {"answers": writer}).encode())
+                process.stdin.close()
+                return _listen(answers, asked, trial, first, said)
+        finally:
+            # The whole group: a reward function may have started processes of its own.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _listen(answers: Any, asked: Sequence[Response], trial: Trial, first: int, said: Any) -> list[Call]:
+    calls: list[Call] = []
+    lines, limit, begun = _Lines(answers), _READY_SECONDS, None
+    while True:
+        line = lines.next(limit)
+        if isinstance(line, str):
+            if begun is None and first + len(calls) == len(asked):
+                return calls
+            if begun is None:
+                raise RungFailedError(
+                    f"verl could not be started to call the reward function: it {line}",
+                    where=trial.reward,
+                    why=_last_line(said),
+                )
+            return [*calls, replace(begun, ended=line)]
+        limit = trial.seconds * 2  # each is scored twice
+        if "load" in line:
+            raise RungFailedError(
+                f"verl cannot load the reward function: {line['load']}",
+                where=trial.reward,
+                todo="import the file by itself: python FILE",
+            )
+        if "begin" in line:
+            item = asked[line["begin"]]
+            begun = Call(kind=item.kind, row=item.row, response=line["response"])
+        elif "end" in line and begun is not None:
+            values = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k != "end"}
+            calls.append(replace(begun, **values))
+            begun = None
+            limit = max(limit, _READY_SECONDS) if len(calls) + first < len(asked) else limit
+
+
+class _Lines:
+    """JSON lines from a pipe, each within a time."""
+
+    def __init__(self, pipe: Any) -> None:
+        self._pipe, self._rest = pipe, b""
+
+    def next(self, seconds: float) -> dict[str, Any] | str:
+        """The next line, or what happened instead."""
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._pipe], [], [], seconds)
+            if not ready:
+                return f"did not end within {seconds:g} s"
+            more = self._pipe.read(1 << 16)
+            if not more:
+                return "ended its process"
+            self._rest += more
+        line, self._rest = self._rest.split(b"\n", 1)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _last_line(said: Any) -> str | None:
+    said.seek(0)
+    lines = said.read().decode(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else None
