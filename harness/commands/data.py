@@ -132,4 +132,4 @@ def _summary(found: Any) -> str:
         n = found.lengths
         parts.append(f"tokens {n.shortest} to {n.longest}, median {n.median}, 95 % below {n.p95}")
     count = len(faults(found.findings))
-    return "; ".join([*parts, f"{count} faults" if count != 1 else "1 fault"])
+    return "; ".join([*parts, f"faults: {count}"])

@@ -55,7 +55,7 @@ def attempt(
                 f"  a call takes {times['median'] * 1000:.2f} ms, at most {times['longest'] * 1000:.1f} ms"
             )
         tell_findings(output, found)
-        output.line(f"{len(calls)} responses, {len(faults(found))} faults", style="bold")
+        output.line(f"{len(calls)} responses; faults: {len(faults(found))}", style="bold")
 
     output.result({**shown, "findings": [finding.document() for finding in found]}, human)
     if faults(found):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.data import sources
 from harness.data.arrow_rows import batch, schema
-from harness.data.layouts import LayoutName, Refused, detect, rows
+from harness.data.layouts import Layout, LayoutName, Refused, detect, rows
 from harness.errors import DataError
 from harness.evidence.files import explain
 
@@ -78,7 +78,9 @@ def _write(
 ) -> Converted:
     import pyarrow.parquet as pq
 
-    refused, layout, count, columns = Refused(), None, 0, ()
+    refused, count = Refused(), 0
+    layout: Layout | None = None
+    columns: tuple[str, ...] = ()
     with pq.ParquetWriter(beside, schema()) as writer:
         for chunk in sources.read(source, split=wanted.split):
             layout = layout or detect(

@@ -124,8 +124,8 @@ def _no_extra(columns: tuple[str, ...], path: Path) -> list[Finding]:
             level="warning",
             key=f"{path}:extra_info",
             what="no column 'extra_info'",
-            why="verl takes a row's index from extra_info.index, and reward functions get extra_info: here both "
-            "are empty, and all rows have index 0",
+            why="verl takes a row's index from extra_info.index, and reward functions get extra_info: here "
+            "both are empty, and all rows have index 0",
             todo='add extra_info as {"index": number}',
         )
     ]

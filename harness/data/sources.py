@@ -122,7 +122,7 @@ def _separated(path: Path, file: TextIO) -> Iterator[Chunk]:
     try:
         names = next(reader, [])
         _names(path, names)
-        first, rows, lines = 0, [], []
+        first, rows, lines = 0, list[list[str]](), list[int]()
         for row in reader:
             if not row:
                 continue

@@ -132,7 +132,8 @@ def _keys(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
             id="reward-keys",
             key=reward,
             what=f"the returned dict has different keys: {', '.join(first)} and {', '.join(second)}",
-            why="verl's agent loop looks up the first response's keys in all of them (agent_loop.py:1111): KeyError",
+            why="verl's agent loop looks up the first response's keys in all of them: KeyError "
+            "(experimental/agent_loop/agent_loop.py:1111)",
             todo="return the same keys for every response",
         )
 

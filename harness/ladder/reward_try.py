@@ -125,7 +125,11 @@ def _listen(answers: Any, asked: Sequence[Response], trial: Trial, first: int, s
             item = asked[line["begin"]]
             begun = Call(kind=item.kind, row=item.row, response=line["response"])
         elif "end" in line and begun is not None:
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in line.items() if k != "end"}
+            values: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in line.items()
+                if key != "end"
+            }
             calls.append(replace(begun, **values))
             begun = None
             limit = max(limit, _READY_SECONDS) if len(calls) + first < len(asked) else limit

@@ -1,0 +1,254 @@
+"""`verlock data convert`: verl reads what comes out; what cannot be read is named by row and column."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+if importlib.util.find_spec("datasets") is None:
+    pytest.skip("pyarrow and datasets come with the lock", allow_module_level=True)
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.data import data_check, gsm8k
+from harness.data.convert import Converted, Wanted, convert
+from harness.data.finding import faults
+from harness.errors import DataError
+
+PROBLEMS = [{"question": f"{n} and {n}?", "answer": f"Twice.\n#### {n * 1000:,}"} for n in range(1, 40)]
+FLAT = [{"prompt": f'say "{n}",\nplease', "response": str(n), "reward": 1.0} for n in range(40)]
+
+
+def lines(path: Path, rows: list[Any]) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return path
+
+
+def separated(path: Path, rows: list[dict[str, Any]]) -> Path:
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def saved(path: Path, rows: list[dict[str, Any]]) -> Path:
+    datasets.Dataset.from_list(rows).save_to_disk(str(path))
+    return path
+
+
+def read(done: Converted) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(done.target).to_pylist()
+    return rows
+
+
+WRITERS = [
+    (lines, "in.jsonl"),
+    (separated, "in.csv"),
+    (separated, "in.tsv"),
+    (table, "in.parquet"),
+    (saved, "in"),
+]
+
+
+@pytest.mark.parametrize(("write", "name"), WRITERS, ids=["jsonl", "csv", "tsv", "parquet", "saved"])
+def test_gsm8k_from_every_format_becomes_what_verls_own_script_writes(
+    tmp_path: Path, write: Any, name: str
+) -> None:
+    done = convert(write(tmp_path / name, PROBLEMS), tmp_path / "out.parquet", Wanted())
+    assert (done.rows, done.layout, done.left_out) == (39, "gsm8k", ())
+    rows = read(done)
+    assert rows[2] == {
+        "data_source": "openai/gsm8k",
+        "prompt": [{"role": "user", "content": f"3 and 3? {gsm8k.INSTRUCTION}"}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": "3000"},
+        "extra_info": {"split": "train", "index": 2, "question": "3 and 3?", "answer": "Twice.\n#### 3,000"},
+    }
+    assert not faults(data_check.check(done.target).findings)
+
+
+@pytest.mark.parametrize(("write", "name"), WRITERS, ids=["jsonl", "csv", "tsv", "parquet", "saved"])
+def test_the_flat_layout_becomes_messages_and_its_reward_is_left_out(
+    tmp_path: Path, write: Any, name: str
+) -> None:
+    done = convert(write(tmp_path / name, FLAT), tmp_path / "out.parquet", Wanted(data_source="mine"))
+    assert (done.rows, done.layout, done.left_out) == (40, "flat", ("reward",))
+    row = read(done)[7]
+    assert row["prompt"] == [{"role": "user", "content": 'say "7",\nplease'}]
+    assert (row["data_source"], row["reward_model"]["ground_truth"]) == ("mine", "7")
+    assert not faults(data_check.check(done.target).findings)
+
+
+def test_rows_that_are_nearly_right_keep_their_messages(tmp_path: Path) -> None:
+    talk = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    source = lines(
+        tmp_path / "a.jsonl", [{"prompt": talk, "reward_model": {"ground_truth": 4.5}, "data_source": "d"}]
+    )
+    row = read(convert(source, tmp_path / "out.parquet", Wanted()))[0]
+    assert (row["prompt"], row["reward_model"]["ground_truth"]) == (talk, "4.5")
+
+
+def test_a_split_of_a_saved_data_set_must_be_chosen(tmp_path: Path) -> None:
+    splits = {"train": datasets.Dataset.from_list(PROBLEMS), "test": datasets.Dataset.from_list(PROBLEMS[:3])}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "in"))
+    with pytest.raises(DataError, match="several splits: train, test"):
+        convert(tmp_path / "in", tmp_path / "out.parquet", Wanted())
+    done = convert(tmp_path / "in", tmp_path / "out.parquet", Wanted(split="test"))
+    assert (done.rows, read(done)[0]["extra_info"]["split"]) == (3, "test")
+
+
+# File name, content, what is said.
+BAD = [
+    pytest.param(
+        "a.jsonl",
+        b'{"question": "q", "answer": "#### 1"}\n{"question"\n',
+        ["a.jsonl:2", "not JSON"],
+        id="json",
+    ),
+    pytest.param("a.jsonl", b"[1, 2]\n", ["JSON list", "jq"], id="json list"),
+    pytest.param("a.jsonl", b'"x"\n', ["a.jsonl:1", "JSON str"], id="json text"),
+    pytest.param("a.jsonl", b"", ["no rows"], id="nothing"),
+    pytest.param(
+        "a.jsonl",
+        b'{"question": "q", "answer": "#### 1"}\n\n{"question": null, "answer": "#### x"}\n'
+        b'{"question": "", "answer": 7}\n',
+        [
+            "row 1 (line 3):question",
+            "null or empty",
+            "row 1 (line 3):answer",
+            "no '#### number'",
+            "row 2 (line 4):question",
+        ],
+        id="several",
+    ),
+    pytest.param(
+        "a.jsonl",
+        b'{"prompt": ["x"], "response": "y"}\n',
+        ["row 0 (line 1):prompt", "without role"],
+        id="messages",
+    ),
+    pytest.param(
+        "a.jsonl",
+        b'{"prompt": "\\ud800", "response": "y"}\n',
+        ["row 0 (line 1):prompt", "surrogate"],
+        id="surrogate",
+    ),
+    pytest.param(
+        "a.jsonl", b'{"foo": 1}\n', ["no question to be found", "the columns are foo"], id="columns"
+    ),
+    pytest.param(
+        "a.csv", b"question,answer\na,#### 1\nb\n", ["row 1 (line 3)", "1 cells", "2 columns"], id="cells"
+    ),
+    pytest.param("a.csv", b"question,question\n", ["named twice"], id="names"),
+    pytest.param("a.csv", b'prompt,response\n"a"b,c\n', ["a.csv:2", "not CSV"], id="quotes"),
+    pytest.param("a.csv", b"prompt,response\n\xff,c\n", ["not UTF-8", "iconv"], id="encoding"),
+    pytest.param("a.parquet", b"PAR1nonsense", ["truncated or damaged"], id="parquet"),
+    pytest.param("a.xlsx", b"PK", ["'.xlsx' is not known"], id="suffix"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "said"), BAD)
+def test_what_cannot_be_read_is_named_and_nothing_is_written(
+    tmp_path: Path, name: str, content: bytes, said: list[str]
+) -> None:
+    source = tmp_path / name
+    source.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        convert(source, tmp_path / "out" / "out.parquet", Wanted(data_source="d"))
+    assert all(text in str(caught.value) for text in said), str(caught.value)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_flat_rows_need_a_data_source(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="--data-source"):
+        convert(lines(tmp_path / "a.jsonl", FLAT), tmp_path / "out.parquet", Wanted())
+
+
+def test_a_folder_that_is_no_data_set(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="save_to_disk"):
+        convert(tmp_path, tmp_path / "out.parquet", Wanted())
+
+
+def test_an_existing_file_is_kept_without_force_and_survives_a_failure_with_it(tmp_path: Path) -> None:
+    good, bad = (
+        lines(tmp_path / "a.jsonl", PROBLEMS),
+        lines(tmp_path / "b.jsonl", [*PROBLEMS, {"question": "x"}]),
+    )
+    out = tmp_path / "out.parquet"
+    out.write_bytes(b"mine")
+    with pytest.raises(DataError, match="there already"):
+        convert(good, out, Wanted())
+    with pytest.raises(DataError, match="row 39"):
+        convert(bad, out, Wanted(), force=True)
+    assert out.read_bytes() == b"mine"
+    convert(good, out, Wanted(), force=True)
+    assert pq.read_metadata(out).num_rows == 39
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "out.parquet"]
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    source, out = lines(tmp_path / "a.jsonl", PROBLEMS), tmp_path / "out.parquet"
+    with pytest.raises(DataError, match="there already"):
+        convert(source, out, Wanted(), progress=lambda rows: out.write_text("another's") and None)
+    assert out.read_text() == "another's"
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    source = lines(tmp_path / "a.jsonl", PROBLEMS)
+    out = tmp_path / "out.parquet"
+    import resource
+
+    size = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pid = os.fork()
+    if pid == 0:
+        import signal
+
+        from harness.errors import RecordError
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, size[1]))
+        try:
+            convert(source, out, Wanted())
+        except RecordError:
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - a forked child must not run on into pytest
+            os._exit(2)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+texts = st.text(max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
+def test_every_text_survives_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    source = lines(folder / "fuzz.jsonl", [{"prompt": p, "response": r} for p, r in pairs])
+    try:
+        done = convert(source, folder / "fuzz.parquet", Wanted(data_source="d"), force=True)
+    except DataError:
+        assert any(not text.strip() for pair in pairs for text in pair)
+        return
+    back = [(row["prompt"][0]["content"], row["reward_model"]["ground_truth"]) for row in read(done)]
+    assert back == pairs

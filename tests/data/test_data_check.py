@@ -1,0 +1,186 @@
+"""`verlock data check`: every planted fault of meaning is named with its row, and a good file has none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+if importlib.util.find_spec("transformers") is None:
+    pytest.skip("pyarrow and transformers come with the lock", allow_module_level=True)
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.data import data_check, tiny_task, tiny_tokenizer
+from harness.data.finding import faults
+
+ROOT = Path(__file__).parents[2]
+Row = dict[str, Any]
+TOKENIZER = tiny_tokenizer.make()
+SWALLOWS = tiny_tokenizer.make()
+SWALLOWS.chat_template = "{% for m in messages %}{{ m['text'] }}{% endfor %}"
+REFUSES = tiny_tokenizer.make()
+REFUSES.chat_template = (
+    "{% if messages[0]['content'] == 'bad' %}{{ raise_exception('no') }}{% endif %}"
+    "{{ messages[0]['content'] }}"
+)
+BARE = tiny_tokenizer.make()
+BARE.chat_template = None
+
+
+def write(path: Path, change: Callable[[list[Row]], None] = lambda rows: None, rows: int = 6) -> Path:
+    made = [dict(row) for row in tiny_task.make(rows, seed=3, split="train")]
+    for number, row in enumerate(made):
+        row["prompt"] = [{"role": "user", "content": f"{number}: {row['prompt'][0]['content']}"}]
+    change(made)
+    pq.write_table(pa.Table.from_pylist(made), path)
+    return path
+
+
+def set_prompt(number: int, *messages: tuple[str, str]) -> Callable[[list[Row]], None]:
+    def change(rows: list[Row]) -> None:
+        rows[number]["prompt"] = [{"role": role, "content": content} for role, content in messages]
+
+    return change
+
+
+def set_model(rows: list[Row]) -> None:
+    rows[5]["reward_model"] = {"style": "rule", "ground_truth": " "}
+
+
+def no_style(rows: list[Row]) -> None:
+    for row in rows:
+        row["reward_model"] = {"ground_truth": "1"}
+
+
+def no_extra(rows: list[Row]) -> None:
+    for row in rows:
+        del row["extra_info"]
+
+
+# What is planted, the tokenizer, the finding's id and level, and the row that it names.
+PLANTED = [
+    pytest.param(set_prompt(2, ("user", " \n")), None, "data-empty-prompt", "fault", "row 2:", id="empty"),
+    pytest.param(set_prompt(3, ("system", "x")), None, "data-no-user", "fault", "row 3:", id="no user"),
+    pytest.param(
+        set_prompt(1, ("human", "x"), ("user", "y")), None, "data-role", "warning", "prompt", id="role"
+    ),
+    pytest.param(
+        set_prompt(4, ("user", "x" * 600)), TOKENIZER, "data-overlong", "fault", "row 4:", id="overlong"
+    ),
+    pytest.param(
+        set_prompt(0, ("user", "x")), SWALLOWS, "data-question-lost", "fault", "row 0, 1, 2:", id="lost"
+    ),
+    pytest.param(set_prompt(4, ("user", "bad")), REFUSES, "data-refused", "fault", "row 4:", id="refused"),
+    pytest.param(lambda rows: None, BARE, "model-no-template", "fault", "--model", id="no template"),
+    pytest.param(
+        lambda rows: rows.append(dict(rows[2])), None, "data-duplicates", "warning", "row 2, 6:", id="twice"
+    ),
+    pytest.param(set_model, None, "data-empty-truth", "warning", "row 5:", id="no truth"),
+    pytest.param(no_style, None, "data-no-style", "warning", "reward_model.style", id="no style"),
+    pytest.param(no_extra, None, "data-no-extra", "warning", "extra_info", id="no extra"),
+]
+
+
+@pytest.mark.parametrize(("change", "tokenizer", "kind", "level", "place"), PLANTED)
+def test_a_planted_fault(
+    tmp_path: Path, change: Callable[[list[Row]], None], tokenizer: Any, kind: str, level: str, place: str
+) -> None:
+    found = data_check.check(write(tmp_path / "a.parquet", change), tokenizer=tokenizer)
+    mine = [finding for finding in found.findings if finding.id == kind]
+    assert len(mine) == 1, found.findings
+    assert mine[0].level == level
+    assert place in mine[0].key
+    # Nothing else is made of it.
+    others = {finding.id for finding in faults(found.findings)} - {kind}
+    assert not others, found.findings
+
+
+def test_a_good_file_has_no_finding_and_its_lengths_are_those_of_the_template(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", rows=3000)
+    found = data_check.check(path, tokenizer=TOKENIZER)
+    assert (found.findings, found.rows) == ((), 3000)
+    prompts = pq.read_table(path).column("prompt").to_pylist()
+    texts = [TOKENIZER.apply_chat_template(p, add_generation_prompt=True, tokenize=False) for p in prompts]
+    sizes = [len(TOKENIZER(text, add_special_tokens=False)["input_ids"]) for text in texts]
+    assert found.lengths is not None
+    assert (found.lengths.shortest, found.lengths.longest) == (min(sizes), max(sizes))
+    assert sizes[found.lengths.longest_row] == max(sizes)
+    assert found.lengths.median == sorted(sizes)[(len(sizes) - 1) // 2]
+    assert found.prompt == texts[0]
+
+
+def test_faults_of_form_and_of_meaning_are_told_together(tmp_path: Path) -> None:
+    def change(rows: list[Row]) -> None:
+        rows[1]["data_source"] = None
+        set_prompt(2, ("user", ""))(rows)
+
+    found = data_check.check(write(tmp_path / "a.parquet", change))
+    assert {finding.id for finding in faults(found.findings)} == {"data-form", "data-empty-prompt"}
+
+
+def test_a_name_that_verl_refuses(tmp_path: Path) -> None:
+    found = data_check.check(write(tmp_path / "rows.pq"))
+    assert [finding.id for finding in faults(found.findings)] == ["data-suffix"]
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-P", "-m", "harness", "data", *map(str, words)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_the_command_ends_with_14_and_one_document(tmp_path: Path) -> None:
+    good = command("check", write(tmp_path / "a.parquet"), "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["rows"] == 6
+    bad = command("check", write(tmp_path / "b.parquet", set_prompt(2, ("user", ""))), "--json")
+    assert bad.returncode == 14
+    assert json.loads(bad.stdout)["findings"][0]["id"] == "data-empty-prompt"
+    assert "Traceback" not in bad.stderr
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+messages = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["user", "system", "x"]), "content": st.text(max_size=8)}),
+    max_size=3,
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "prompt": messages | st.none() | json_values,
+            "data_source": st.text(max_size=5) | st.none(),
+            "reward_model": st.fixed_dictionaries({"ground_truth": st.text(max_size=3) | st.none()})
+            | json_values,
+            "extra_info": json_values,
+        },
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=ROWS, uniform=st.booleans())
+def test_any_small_parquet_file_gets_findings_and_no_traceback(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], uniform: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.parquet"
+    try:
+        pq.write_table(pa.Table.from_pylist(rows * (2 if uniform else 1)), path)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # no Parquet file can hold these rows
+        return
+    found = data_check.check(path, tokenizer=TOKENIZER)
+    assert found.rows or faults(found.findings)
