@@ -72,6 +72,7 @@ def image_session(command: str, short: str, about: str) -> None:
 for short_name in ("cpu", "mac", "p40", "a100"):
     image_session("build", short_name, "Build the profile's image and its archive, dist/PROFILE/image.tar.")
     image_session("prove", short_name, "Build the image twice from nothing, and list what differs.")
+    image_session("handoff", short_name, "Bundle the proven image for a cluster: dist/PROFILE/handoff.")
 
 
 @nox.session

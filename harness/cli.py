@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import __version__
-from harness.commands import climb, data, doctor, images, profiles, reward, wheels
+from harness.commands import climb, data, doctor, handoff, images, profiles, reward, train, wheels
 from harness.console import Output
 from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
 
@@ -52,6 +52,7 @@ Names = Annotated[
 for command in (
     climb.climb,
     doctor.doctor,
+    train.train,
     profiles.profiles,
     profiles.schema,
     profiles.render,
@@ -67,6 +68,7 @@ for command in (
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(reward.app, name="reward")
+app.add_typer(handoff.app, name="handoff")
 
 
 def main() -> None:

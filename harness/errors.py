@@ -151,7 +151,13 @@ class TrainerError(VerlockError):
     """``python -m verl.trainer.main_ppo`` ended with an error."""
 
     exit_code = 22
-    failure_class = "backend"
+    failure_class: ClassVar[FailureClass] = "backend"
+
+
+class NodeLostError(TrainerError):
+    """A node that left the cluster while it was needed, or that never came."""
+
+    failure_class = "distributed"
 
 
 class StaleError(VerlockError):

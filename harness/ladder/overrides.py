@@ -5,34 +5,19 @@ Later ones win. Each is one word of the command line that the real ``main_ppo`` 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import harness
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import ClimbOptions
+from harness.profiles.hydra import word
 from harness.profiles.model import Profile
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 AGENT_LOOPS = Path(harness.__file__).parent / "adapt" / "agent_loop.yaml"
 # How much the card holds at once is the profile's to say: a rung's choice is only for profiles that do not.
 _FITS = "micro_batch_size_per_gpu"
-_PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
-
-
-def word(key: str, value: object) -> str:
-    """One override. JSON is Hydra's own notation for lists, numbers and booleans.
-
-    A string with anything but plain characters is quoted: Hydra's grammar has no bare umlaut, bracket or
-    tilde, and people keep their projects in folders with such names.
-    """
-    if not isinstance(value, str):
-        return f"{key}={json.dumps(value)}"
-    if _PLAIN.fullmatch(value):
-        return f"{key}={value}"
-    return f"{key}='{value.replace(chr(39), chr(92) + chr(39))}'"
 
 
 def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ from harness.data import tiny_model
 from harness.data.model_check import tokenizer_of
 from harness.ladder import batch as batches
 from harness.ladder import compose
-from harness.ladder.overrides import word
+from harness.profiles.hydra import word
 
 _NEW_TOKENS = 32
 

@@ -17,7 +17,7 @@ from harness.errors import OverrideError
 from harness.evidence.abandoned import sweep_ray_folders
 from harness.ladder import env_rung
 from harness.ladder.options import ClimbOptions
-from harness.ladder.overrides import word
+from harness.profiles.hydra import word
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,9 @@ from harness.errors import OverrideError
 from harness.ladder import compose
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import ClimbOptions
-from harness.ladder.overrides import for_rung, word, words
+from harness.ladder.overrides import for_rung, words
 from harness.profiles import load
+from harness.profiles.hydra import word
 
 WITH_VERL = pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="verl comes with the lock")
 PROFILE = load("cpu")

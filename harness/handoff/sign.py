@@ -1,0 +1,40 @@
+"""A signature over SHA256SUMS, by cosign with the sender's key: offline, nothing goes to a public log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from harness.errors import HandoffError, ToolMissingError
+from harness.handoff.verify import KEY, SIGNATURE, SUMS
+
+
+def sign(folder: Path, key: Path) -> None:
+    """Sign the bundle in ``folder``; cosign takes the key's password from COSIGN_PASSWORD.
+
+    Raises:
+        ToolMissingError: cosign is not installed (VERLOCK_COSIGN names another one).
+        HandoffError: cosign refuses the key.
+    """
+    cosign = shutil.which(os.environ.get("VERLOCK_COSIGN", "cosign"))
+    if cosign is None:
+        raise ToolMissingError(
+            "cosign is not installed", todo="apt-get install cosign, or name it in VERLOCK_COSIGN"
+        )
+    signature = ["--tlog-upload=false", "--yes", "--output-signature", str(folder / SIGNATURE)]
+    _run([cosign, "sign-blob", "--key", str(key), *signature, str(folder / SUMS)], key)
+    (folder / KEY).write_bytes(_run([cosign, "public-key", "--key", str(key)], key))
+
+
+def _run(command: list[str], key: Path) -> bytes:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise HandoffError(
+            "cosign could not sign",
+            where=str(key),
+            why=done.stderr.decode(errors="replace").strip()[-400:],
+            todo="give the private key of `cosign generate-key-pair`, its password in COSIGN_PASSWORD",
+        )
+    return done.stdout

@@ -1,0 +1,207 @@
+"""A job's training: verl's own ``main_ppo`` with exactly the overrides that it is given, and a run record.
+
+The job files of a hand-off start it. On a cluster (RAY_ADDRESS) every node is checked first and watched
+while the job runs. A job that is submitted again goes on from its last checkpoint: verl's ``resume_mode``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.console import Output
+from harness.errors import (
+    EnvironmentDiffersError,
+    InterruptedRunError,
+    NodeLostError,
+    TrainerError,
+    VerlockError,
+)
+from harness.evidence import events, metrics, output
+from harness.evidence.model import Failure, Run
+from harness.evidence.processes import sweep
+from harness.evidence.record import RunRecord
+from harness.evidence.sampler import Sampler
+from harness.ladder import compose, nodes
+from harness.ladder.cause import first_error
+from harness.ladder.precision import write_precision
+from harness.profiles.hydra import word
+from harness.profiles.load import load
+
+_RUNTIME = "+ray_kwargs.ray_init.runtime_env.env_vars."
+_LOCAL = "ray_kwargs.ray_init."
+_TRACKER = "latest_checkpointed_iteration.txt"
+_BY_DIGEST = "start the image by the digest of the bundle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What was asked for."""
+
+    profile: str
+    nodes: int
+    expect: str
+    """The image's fingerprint, which each node must have."""
+    runs: Path
+    overrides: tuple[str, ...]
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether Ray is there already."""
+        return bool(os.environ.get("RAY_ADDRESS"))
+
+
+def train(job: Job, out: Output, command: Sequence[str], complete: Callable[[Path], object]) -> Run:
+    """Check the nodes, train, and return the finished record; ``complete`` gets its folder at the end.
+
+    Raises what the check raises, :class:`OverrideError` for words that verl does not take,
+    :class:`NodeLostError` and :class:`TrainerError`; the record is complete by then.
+    """
+    profile = load(job.profile)
+    if job.nodes > 1 and not job.on_cluster:
+        raise NodeLostError(
+            f"the job is for {job.nodes} nodes, and there is no cluster",
+            where="RAY_ADDRESS",
+            todo="start it with the bundle's job file",
+        )
+    config = compose.compose_config(job.overrides)
+    record = RunRecord.create(job.runs, profile=profile.name, command=command)
+    try:
+        record.update(settings={"nodes": job.nodes, "expect": job.expect, "overrides": list(job.overrides)})
+        with nodes.connected() if job.on_cluster else nullcontext(), Sampler(record.id) as sampler:
+            record.watch(sampler.resources)
+            there = _check(job, record, out)
+            _train(job, record, there, str(config.trainer.default_local_dir), out)
+    except VerlockError as error:
+        interrupted = isinstance(error, InterruptedRunError)
+        if record.run.failure is None and not interrupted:
+            record.update(failure=Failure.of(error))
+        record.finish("interrupted" if interrupted else "failed", error.exit_code)
+        raise
+    else:
+        record.finish("passed", 0)
+    finally:
+        write_precision(record.folder)
+        complete(record.folder)
+    return record.run
+
+
+def _check(job: Job, record: RunRecord, out: Output) -> list[nodes.Node]:
+    record.rung_started("env")
+    asked = nodes.commands(job.profile, job.expect, job.runs)
+    try:
+        if job.on_cluster:
+            there = nodes.wait(job.nodes, out.line)
+            with out.busy(f"checking {', '.join(map(str, there))}"):
+                nodes.check(there, asked)
+            line = f"{len(there)} nodes have the fingerprint {job.expect}, and passed env: " + ", ".join(
+                map(str, there)
+            )
+        else:
+            there = []
+            said = nodes.run_here(asked[:1])  # the job file climbed to env a moment ago
+            if said is not None:
+                raise EnvironmentDiffersError("this node is not what was proven", why=said, todo=_BY_DIGEST)
+            line = f"this node has the fingerprint {job.expect}"
+    except VerlockError as error:
+        record.rung_failed("env", Failure.of(error))
+        raise
+    record.rung_passed("env", line)
+    out.line(f"  passed  env    {line}", style="green")
+    return there
+
+
+def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints: str, out: Output) -> None:
+    folder = record.folder.absolute()
+    log = folder / "output.log"
+    before = _checkpoint(checkpoints)
+    record.rung_started("train")
+    if before:
+        out.line(f"going on from the checkpoint of step {before}")
+    with _words(job, record) as words:
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
+        watch = nodes.Watch(there, lambda: sweep(record.id)) if there else None
+        environ = os.environ | record.environment()
+        with watch or nullcontext():
+            finished = output.run(command, log=log, env=environ, cwd=folder, on_line=out.line)
+            lost = watch.lost() if watch and finished.exit_code != 0 else []
+    details = {"command": command, "resumed_from": before}
+    if finished.exit_code != 0:
+        error = _error(finished.exit_code, log, lost, _checkpoint(checkpoints))
+        record.rung_failed("train", Failure.of(error), details=details)
+        raise error
+    steps = _steps(folder)
+    active = sum(event["kind"] == "activated" for event in events.read(folder / "events.jsonl"))
+    line = (
+        f"verl.trainer.main_ppo: {f'steps {steps[0]} to {steps[-1]}' if steps else 'no step was left to do'}"
+    )
+    line += f", on from the checkpoint of step {before}" if before else ""
+    line += f", on {len(there)} nodes" if there else ""
+    record.rung_passed(
+        "train", f"{line}; {active} processes with the plug-in", details=details | {"steps": steps}
+    )
+    out.line(f"  passed  train  {line}", style="green")
+
+
+@contextmanager
+def _words(job: Job, record: RunRecord) -> Iterator[list[str]]:
+    """The job's overrides, and what ties the run to its record: in every worker, on whichever node."""
+    folder = record.folder.absolute()
+    ties = record.environment() | {"TENSORBOARD_DIR": str(folder / "tensorboard")}
+    own: dict[str, object] = {"hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
+    own |= {f"{_RUNTIME}{name}": value for name, value in ties.items()}
+    if job.on_cluster:
+        yield [*job.overrides, *(word(key, value) for key, value in own.items())]
+        return
+    local = {k: v for k, v in load(job.profile).overrides().items() if k.lstrip("+").startswith(_LOCAL)}
+    # Ray's sockets lie below it, and a Unix socket's path has at most 107 bytes.
+    ray = Path(tempfile.mkdtemp(prefix=f"vl-{os.getpid()}-"))
+    own |= local | {f"+{_LOCAL}_temp_dir": str(ray)}
+    try:
+        yield [*job.overrides, *(word(key, value) for key, value in own.items())]
+    finally:
+        shutil.rmtree(ray, ignore_errors=True)
+
+
+def _error(code: int, log: Path, lost: Sequence[nodes.Node], checkpoint: int) -> TrainerError:
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        cause = first_error(lines) or f"main_ppo ended with exit code {code}"
+    again = "submit the job again: it goes on from " + (
+        f"the checkpoint of step {checkpoint}"
+        if checkpoint
+        else "the beginning, since no checkpoint was written"
+    )
+    if lost:
+        names = ", ".join(map(str, lost))
+        return NodeLostError(
+            f"{len(lost)} node(s) left the cluster while the job ran: {names}",
+            where=str(log),
+            why=f"the first error that followed: {cause}",
+            todo=f"find out why it left (killed, out of memory, network), then {again}",
+        )
+    return TrainerError(
+        cause,
+        where=str(log),
+        why=f"verl.trainer.main_ppo ended with exit code {code}",
+        todo=f"read {log}; then {again}",
+    )
+
+
+def _checkpoint(folder: str) -> int:
+    """The step of the checkpoint that verl goes on from; 0 without one."""
+    try:
+        return int(Path(folder, _TRACKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _steps(folder: Path) -> list[int]:
+    """The steps that verl's file logger wrote; empty where the job has none (trainer.logger)."""
+    path = folder / "metrics.jsonl"
+    return [step.step for step in metrics.read(path)] if path.is_file() else []

@@ -1,0 +1,21 @@
+"""How an override is written for Hydra's grammar."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
+
+
+def word(key: str, value: object) -> str:
+    """One override. JSON is Hydra's own notation for lists, numbers and booleans.
+
+    A string with anything but plain characters is quoted: Hydra's grammar has no bare umlaut, bracket or
+    tilde, and people keep their projects in folders with such names.
+    """
+    if not isinstance(value, str):
+        return f"{key}={json.dumps(value)}"
+    if _PLAIN.fullmatch(value):
+        return f"{key}={value}"
+    return f"{key}='{value.replace(chr(39), chr(92) + chr(39))}'"
