@@ -34,6 +34,9 @@ app = typer.Typer(
 @app.command()
 def bundle(
     profile: Annotated[str, typer.Argument(help="Whose image is handed on.")],
+    run: Annotated[
+        Path | None, typer.Option(help="A local run, whose overrides are carried over where they hold.")
+    ] = None,
     runs: Annotated[
         Path | None, typer.Option(help="Where the run that proves the image is looked for.")
     ] = None,
@@ -82,6 +85,7 @@ def bundle(
         push=registry is not None,
         unproven=unproven,
         key=sign,
+        run=run,
     )
     folder, manifest = make(profile, order, output)
 
@@ -115,3 +119,32 @@ def verify(
         {"bundle": str(place), "verified": True, "findings": [], "trust": rests},
         lambda: output.line(f"verified: {rests}", style="green"),
     )
+
+
+@app.command()
+def transfer(
+    run: Annotated[Path, typer.Argument(help="A run folder, such as runs/latest.")],
+    profile: Annotated[str, typer.Argument(help="The cluster's profile.")],
+    as_json: Json = False,
+) -> None:
+    """Say key by key what a local run's overrides are worth on a cluster; also in RUN/transfer.json."""
+    from harness.evidence.files import replace_text
+    from harness.evidence.model import load as load_run
+    from harness.handoff import transfer as judging
+    from harness.handoff.overrides import for_job
+    from harness.profiles import load
+
+    output = Output(as_json=as_json)
+    local, target = load_run(run), load(profile)
+    size = target.handoff
+    ranks = size.gpus_per_node or 1
+    job = for_job(target, name=f"verlock-{target.short}", nodes=size.nodes, ranks=ranks, asked={})
+    found = judging.transfer(local, load(local.profile), target, job)
+    folder = run if run.is_dir() else run.parent
+    replace_text(folder / judging.FILE, found.text(), what="write what carries over")
+
+    def human() -> None:
+        for line in judging.table(found):
+            output.line(line)
+
+    output.result(found.model_dump(mode="json"), human)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.build import base_lock, files, lockfile
 from harness.build.image.archive import sha256
@@ -19,8 +19,10 @@ from harness.build.render import container_target
 from harness.console import Output
 from harness.errors import HandoffError
 from harness.evidence.model import Image, Run
-from harness.handoff import contents, jobs, proof, registry, sbom, verify
+from harness.evidence.model import load as load_run
+from harness.handoff import contents, jobs, proof, registry, sbom, transfer, verify
 from harness.handoff.manifest import Archive, ImageFacts, Manifest, Proof
+from harness.handoff.overrides import for_job
 from harness.handoff.parameters import Asked, Identity, Parameters, gather
 from harness.handoff.reference import Reference
 from harness.handoff.sign import sign
@@ -63,10 +65,8 @@ class Order:
     """Push it there, and bundle the reference instead of the archive."""
     unproven: bool = False
     key: Path | None = None
-    carried: Mapping[str, JsonValue] | None = None
-    """Overrides of a local run that carry over."""
-    extra: Mapping[str, str] = field(default_factory=dict)
-    """Further files of the bundle, by name."""
+    run: Path | None = None
+    """A local run, whose overrides are carried over where they hold."""
 
 
 def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
@@ -92,6 +92,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
         repository = order.repository or built.name.partition(":")[0]
         reference = Reference.of(repository, built.manifest)
         versions = {"python": profile.software.python} | {n: pins[n].version for n in _VERSIONS if n in pins}
+        carried = _carried(profile, order.run)
         parameters = gather(
             profile,
             order.asked,
@@ -103,7 +104,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
             ),
             proof=verdict,
             ray=versions["ray"],
-            carried=order.carried,
+            carried=carried.carried if carried else {},
         )
         if order.push:
             registry.push(archive, reference, profile.short, output)
@@ -114,7 +115,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
             verify.MANIFEST: manifest.text(),
             "verify.py": Path(verify.__file__).read_text(encoding="utf-8"),
             **({proof.RECORD: run.json_text()} if run else {}),
-            **order.extra,
+            **({transfer.FILE: carried.text()} if carried else {}),
         }
         return _lay_out(home, archive, texts, order, output), manifest
 
@@ -143,6 +144,17 @@ def _whole(archive: Path, built: Built) -> None:
             why=f"its sha256 is {actual}, {RECORD} says {built.archive.sha256}",
             todo="build it again",
         )
+
+
+def _carried(profile: Profile, path: Path | None) -> transfer.Transfer | None:
+    """What a local run's overrides are worth here."""
+    if path is None:
+        return None
+    run = load_run(path)
+    size = profile.handoff
+    ranks = size.gpus_per_node or 1
+    job = for_job(profile, name=f"verlock-{profile.short}", nodes=size.nodes, ranks=ranks, asked={})
+    return transfer.transfer(run, load(run.profile), profile, job)
 
 
 def _judge(profile: Profile, built: Built, order: Order) -> tuple[Run | None, Proof]:

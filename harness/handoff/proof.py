@@ -102,6 +102,7 @@ def _open(profile: Profile, run: Run) -> Iterator[str]:
             yield f"{name}: it was mocked"
         elif value == "tiny" and real:
             yield f"{name}: the run took the tiny one that verlock makes; {real} were not there"
+    yield from run.unverified
     yield from differing(profile, command(run))
     if profile.hardware.accelerator == "cuda":
         yield "speed and memory on the GPU, and NCCL between GPUs, unless the rungs above name one"
