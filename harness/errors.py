@@ -37,8 +37,12 @@ class VerlockError(Exception):
     """Base of all errors that are reported without a traceback."""
 
     exit_code: ClassVar[int] = 1
-    failure_class: ClassVar[FailureClass] = "config"
-    scope: ClassVar[Scope] = "general"
+    # Of the error's type; a diagnosis sets them on the error itself.
+    failure_class: FailureClass = "config"
+    scope: Scope = "general"
+    also: FailureClass | None = None
+    signature: str | None = None
+    """What the failure is called, where more is known than the error's type."""
     run: str | None = None
     """The run folder whose record tells more, where there is one."""
 
@@ -215,6 +219,12 @@ class NotReproducibleError(VerlockError):
 
     exit_code = 30
     failure_class = "environment"
+
+
+class DiagnoseError(VerlockError):
+    """A log or a catalogue of signatures that cannot be read, or two runs that cannot be compared."""
+
+    exit_code = 32
 
 
 class DoctorError(VerlockError):

@@ -1,0 +1,112 @@
+"""``verlock diagnose``: logs or a run folder in, one diagnosis out. Reads files; runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.diagnose import catalogue, host
+from harness.diagnose.catalogue import Catalogue
+from harness.diagnose.diagnosis import Diagnosis
+from harness.diagnose.extract import extract
+from harness.diagnose.host import Host
+from harness.diagnose.lines import Line, read
+from harness.diagnose.match import Evidence, match
+from harness.errors import DiagnoseError, Problem, VerlockError
+from harness.evidence import events
+from harness.evidence.model import load
+from harness.profiles.load import load as load_profile
+
+# Ray's logs of a failed run; the raylet's and the GCS's own are about Ray and not about the run.
+_RAY_LOGS = (
+    "ray-logs/worker-*.err",
+    "ray-logs/worker-*.out",
+    "*/ray-logs/worker-*.err",
+    "*/ray-logs/worker-*.out",
+)
+HOST_EVENT = "host"
+
+
+def diagnose_lines(lines: Sequence[Line], known: Catalogue, evidence: Evidence) -> Diagnosis:
+    """The pure part. What the log itself says of its host counts where nothing else is known."""
+    told = Evidence(host=evidence.host.over(host.of_log(lines)), verl=evidence.verl)
+    found = extract(lines, known)
+    return Diagnosis.of(found, match(found, known, told))
+
+
+def diagnose(
+    paths: Sequence[Path],
+    *,
+    profile: str | None = None,
+    given: Host | None = None,
+    project: Path | None = None,
+) -> Diagnosis:
+    """Diagnose log files or one run folder.
+
+    ``given`` are facts of the failing host; ``project`` is where the user's own signatures are looked for.
+
+    Raises:
+        DiagnoseError: nothing to read, with each file's reason.
+    """
+    known = catalogue.load(project)
+    evidence = Evidence(host=(given or Host()).over(_of_profile(profile)))
+    folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
+    if folder is not None:
+        evidence = _evidence(folder, evidence)
+        paths = _logs(folder)
+    return diagnose_lines(_read_all(paths), known, evidence)
+
+
+def _of_profile(profile: str | None) -> Host:
+    return Host() if profile is None else host.of_profile(load_profile(profile))
+
+
+def _logs(folder: Path) -> list[Path]:
+    """A run's output first, then what its workers said only in Ray's own logs."""
+    output = folder / "output.log"
+    if not output.is_file():
+        raise DiagnoseError(
+            "the folder holds no output.log",
+            where=str(folder),
+            why="a run folder has run.json and output.log",
+            todo="give a run folder (runs/latest), or log files",
+        )
+    return [output, *(path for pattern in _RAY_LOGS for path in sorted(folder.glob(pattern)))]
+
+
+def _evidence(folder: Path, given: Evidence) -> Evidence:
+    """What the run's record and events say of its host and of verl."""
+    facts = [e for e in events.read(folder / "events.jsonl") if e.get("kind") == HOST_EVENT]
+    recorded = Host.from_event(facts[-1]) if facts else Host()
+    try:
+        run = load(folder)
+    except VerlockError:  # A record that cannot be read is no reason not to read the log.
+        return Evidence(host=given.host.over(recorded))
+    try:
+        wanted = _of_profile(run.profile)
+    except VerlockError:
+        wanted = Host()
+    return Evidence(host=given.host.over(recorded).over(wanted), verl=run.versions.get("verl"))
+
+
+def _read_all(paths: Sequence[Path]) -> list[Line]:
+    lines: list[Line] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            found = read(path)
+        except OSError as error:
+            problems.append(
+                Problem(what="cannot be read", where=str(path), why=error.strerror, todo="check the path")
+            )
+            continue
+        lines.extend(found)
+    if problems:
+        raise DiagnoseError(*problems)
+    if not any(line.text.strip() for line in lines):
+        raise DiagnoseError(
+            "nothing to diagnose: empty",
+            where=", ".join(map(str, paths)),
+            todo="give the log of the failing run; a run on a cluster also has logs on each node under /tmp/ray",
+        )
+    return lines

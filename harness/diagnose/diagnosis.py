@@ -1,0 +1,106 @@
+"""The answer: what broke, of which class, local or general, where, what to do, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from harness.diagnose.extract import Extract
+from harness.diagnose.match import Match, Sure
+from harness.diagnose.signature import UNKNOWN
+from harness.errors import FailureClass, Scope
+
+# A message may carry a whole configuration; the log has the rest.
+_CAUSE_LINES, _CAUSE_LENGTH = 6, 600
+
+
+class Raised(BaseModel):
+    """The cause in the program's own words, and where they stand in the log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    log: str | None = None
+    log_line: int | None = None
+    worker: str = ""
+
+
+class Diagnosis(BaseModel):
+    """One document of ``verlock diagnose --json``. ``fix`` is null where no signature matches: never a guess."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    signature: str
+    failure_class: FailureClass | Literal["unknown"] = Field(
+        validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class"
+    )
+    also: FailureClass | None = None
+    scope: Scope | Literal["unknown"]
+    cause: str
+    fix: str | None = None
+    sure: Sure | Literal["unknown"]
+    rivals: list[str] = Field(default=[], description="Signatures that fit as well as this one.")
+    raised: Raised
+    file: str | None = Field(default=None, description="Innermost source file of verl's or the user's own.")
+    line: int | None = None
+    hidden_by: list[str] = Field(default=[], description="Errors in the log that only wrap the cause.")
+    evidence: list[str] = []
+
+    @property
+    def known(self) -> bool:
+        """Whether a signature matches."""
+        return self.signature != UNKNOWN
+
+    @classmethod
+    def of(cls, extract: Extract, match: Match | None) -> Self:
+        """Put together what was extracted and what matched."""
+        frame = extract.frame
+        place = extract.place if match is None or extract.root is not None else match.place
+        spoken = extract.cause if match is None or extract.root is not None else match.place.text.strip()
+        raised = Raised(
+            text=_short(spoken),
+            log=place.path if place else None,
+            log_line=place.number if place else None,
+            worker=place.worker if place else "",
+        )
+        common = {
+            "raised": raised,
+            "file": frame.file if frame else None,
+            "line": frame.line if frame else None,
+            "hidden_by": list(dict.fromkeys(_short(e.message, lines=1) for e in extract.wrappers))[:5],
+        }
+        if match is None:
+            said = _short(spoken) or "the log holds no error"
+            return cls.model_validate(
+                {
+                    "signature": UNKNOWN,
+                    "class": UNKNOWN,
+                    "scope": UNKNOWN,
+                    "cause": said,
+                    "sure": UNKNOWN,
+                    **common,
+                }
+            )
+        signature = match.signature
+        return cls.model_validate(
+            {
+                "signature": signature.id,
+                "class": signature.failure_class,
+                "also": signature.also,
+                "scope": signature.scope,
+                "cause": match.cause,
+                "fix": match.fix,
+                "sure": match.sure,
+                "rivals": list(match.rivals),
+                "evidence": list(signature.evidence),
+                **common,
+            }
+        )
+
+
+def _short(text: str, *, lines: int = _CAUSE_LINES) -> str:
+    kept = [line.rstrip() for line in text.strip().split("\n")][:lines]
+    whole = "\n".join(kept)
+    return whole if len(whole) <= _CAUSE_LENGTH else whole[:_CAUSE_LENGTH] + " ..."

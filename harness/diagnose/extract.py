@@ -1,0 +1,123 @@
+"""Which of a log's many errors is the cause: the first true one under the wrappers.
+
+A failing run prints its cause once and its consequences many times: Ray's wrappers, other ranks that lost
+a peer, a length filter that swallowed every row. The rules below are in the order in which they decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.diagnose.catalogue import Catalogue
+from harness.diagnose.lines import Line, streams
+from harness.diagnose.tracebacks import Chain, Frame, SeenError, chains
+
+# Looked up, not found, and something else was tried: the second error is the one to read.
+_LOOKUPS = frozenset({"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError"})
+_PID = re.compile(r"\bpid=(\d+)")
+_LAST_WORDS = re.compile(r"(?i)\b(?:error|fatal|killed|aborted|failed|failure|exception|core dumped)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extract:
+    """What was read from a log. ``root`` is the first true error; None where there are only wrappers, or nothing."""
+
+    lines: tuple[Line, ...]
+    chains: tuple[Chain, ...]
+    root: SeenError | None
+    chain: Chain | None
+    """The chain that ``root`` belongs to, or the last one with a wrapper."""
+
+    @cached_property
+    def wrappers(self) -> tuple[SeenError, ...]:
+        """The errors that hide the root, or are all that there is."""
+        return tuple(
+            e for chain in self.chains if not chain.ignored for e in chain.errors if e is not self.root
+        )
+
+    @cached_property
+    def cause(self) -> str:
+        """The cause as the program said it, in a few lines at most."""
+        if self.root is not None:
+            return self.root.message
+        if self.wrappers:
+            return self.wrappers[-1].message
+        return self._last_words.text.strip() if self._last_words else ""
+
+    @cached_property
+    def place(self) -> Line | None:
+        """The log's line that holds the cause."""
+        if self.root is not None:
+            return self.root.line
+        return self.wrappers[-1].line if self.wrappers else self._last_words
+
+    @cached_property
+    def _last_words(self) -> Line | None:
+        loud = [line for line in self.lines if _LAST_WORDS.search(line.text) and not line.quiet]
+        spoken = [line for line in self.lines if line.text.strip()]
+        return (loud or spoken or [None])[-1]
+
+    @property
+    def frame(self) -> Frame | None:
+        """Where to look: the innermost frame that is verl's or the user's own; else the innermost."""
+        frames = self.root.frames if self.root is not None else ()
+        own = [frame for frame in frames if _own(frame.file)]
+        return (own or list(frames) or [None])[-1]
+
+
+def _own(file: str) -> bool:
+    installed = "site-packages/" in file or "dist-packages/" in file or "/lib/python3" in file
+    return ("/verl/" in file.rpartition("-packages")[2] or not installed) and not file.startswith("<")
+
+
+def extract(lines: Sequence[Line], catalogue: Catalogue) -> Extract:
+    """Find the root. Pure: the same lines give the same answer."""
+    found = [chain for stream in streams(lines).values() for chain in chains(stream)]
+    order = {(line.path, line.number): position for position, line in enumerate(lines)}
+    found.sort(key=lambda chain: order[chain.errors[-1].line.path, chain.errors[-1].line.number])
+    serious = [chain for chain in found if not chain.ignored]
+    chain, root = _decide(serious, catalogue)
+    if root is not None and chain is not None and catalogue.killed_after(lines, order, root.line):
+        root = None
+    return Extract(lines=tuple(lines), chains=tuple(found), root=root, chain=chain)
+
+
+def _decide(found: Sequence[Chain], catalogue: Catalogue) -> tuple[Chain | None, SeenError | None]:
+    """The driver's last words name the cause, unless they only wrap it: then the earliest true error is it."""
+    last = _last(found)
+    if last is None:
+        return None, None
+    root = _root(last, catalogue)
+    if root is not None:
+        return last, root
+    before = found[: found.index(last)] + found[found.index(last) + 1 :]
+    named = {pid for error in last.errors for pid in _PID.findall(error.text)}
+    # First those of the worker that the wrapper names.
+    for chain in sorted(
+        before, key=lambda c: not any(f"pid={pid}" in c.errors[0].line.worker for pid in named)
+    ):
+        root = _root(chain, catalogue)
+        if root is not None:
+            return chain, root
+    return last, None
+
+
+def _last(found: Sequence[Chain]) -> Chain | None:
+    driver = [chain for chain in found if not chain.errors[-1].line.worker]
+    return (driver or list(found) or [None])[-1]
+
+
+def _root(chain: Chain, catalogue: Catalogue) -> SeenError | None:
+    """The first cause of one chain that is no wrapper."""
+    root: SeenError | None = None
+    for error in chain.errors:
+        if catalogue.wraps(error.message):
+            continue
+        if root is None or (error.relation == "during" and root.name in _LOOKUPS):
+            root = error
+        else:
+            break
+    return root
