@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import __version__
-from harness.commands import climb, data, doctor, handoff, images, profiles, reward, train, wheels
+from harness.commands import climb, data, doctor, failures, handoff, images, profiles, reward, train, wheels
 from harness.console import Output
 from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
 
@@ -51,6 +51,7 @@ Names = Annotated[
 # In the order in which `verlock --help` lists them.
 for command in (
     climb.climb,
+    failures.diagnose,
     doctor.doctor,
     train.train,
     profiles.profiles,

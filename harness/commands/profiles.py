@@ -25,11 +25,13 @@ def profiles(as_json: Json = False) -> None:
 
 
 def schema(check: Check = False, as_json: Json = False) -> None:
-    """Generate the JSON Schema of the profile files, with which an editor completes and checks them."""
+    """Generate the JSON Schemas of profiles and failure signatures, with which an editor checks them."""
     from harness.build import files
-    from harness.profiles import schema as generated
+    from harness.diagnose import schema as signatures
+    from harness.profiles import schema as hardware
 
-    written = files.publish({generated.path(): generated.text()}, check=check, command="verlock schema")
+    made = {hardware.path(): hardware.text(), signatures.path(): signatures.text()}
+    written = files.publish(made, check=check, command="verlock schema")
     changed(written, Output(as_json=as_json))
 
 

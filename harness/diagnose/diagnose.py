@@ -107,6 +107,6 @@ def _read_all(paths: Sequence[Path]) -> list[Line]:
         raise DiagnoseError(
             "nothing to diagnose: empty",
             where=", ".join(map(str, paths)),
-            todo="give the log of the failing run; a run on a cluster also has logs on each node under /tmp/ray",
+            todo="give the failing run's log; on a cluster Ray has more on each node, under /tmp/ray",
         )
     return lines

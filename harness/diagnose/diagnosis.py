@@ -27,7 +27,7 @@ class Raised(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """One document of ``verlock diagnose --json``. ``fix`` is null where no signature matches: never a guess."""
+    """The document of ``verlock diagnose --json``. ``fix`` is null where no signature matches."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

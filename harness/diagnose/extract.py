@@ -23,7 +23,7 @@ _LAST_WORDS = re.compile(r"(?i)\b(?:error|fatal|killed|aborted|failed|failure|ex
 
 @dataclass(frozen=True, kw_only=True)
 class Extract:
-    """What was read from a log. ``root`` is the first true error; None where there are only wrappers, or nothing."""
+    """What was read from a log. ``root`` is the first true error; None where only wrappers are."""
 
     lines: tuple[Line, ...]
     chains: tuple[Chain, ...]
@@ -58,14 +58,14 @@ class Extract:
     def _last_words(self) -> Line | None:
         loud = [line for line in self.lines if _LAST_WORDS.search(line.text) and not line.quiet]
         spoken = [line for line in self.lines if line.text.strip()]
-        return (loud or spoken or [None])[-1]
+        return next(reversed(loud or spoken), None)
 
     @property
     def frame(self) -> Frame | None:
         """Where to look: the innermost frame that is verl's or the user's own; else the innermost."""
         frames = self.root.frames if self.root is not None else ()
         own = [frame for frame in frames if _own(frame.file)]
-        return (own or list(frames) or [None])[-1]
+        return next(reversed(own or list(frames)), None)
 
 
 def _own(file: str) -> bool:
@@ -86,28 +86,28 @@ def extract(lines: Sequence[Line], catalogue: Catalogue) -> Extract:
 
 
 def _decide(found: Sequence[Chain], catalogue: Catalogue) -> tuple[Chain | None, SeenError | None]:
-    """The driver's last words name the cause, unless they only wrap it: then the earliest true error is it."""
-    last = _last(found)
-    if last is None:
-        return None, None
-    root = _root(last, catalogue)
-    if root is not None:
-        return last, root
-    before = found[: found.index(last)] + found[found.index(last) + 1 :]
-    named = {pid for error in last.errors for pid in _PID.findall(error.text)}
+    """The driver's last words name the cause. Where they only wrap it, the earliest true error is it."""
+    last = _last_words(found)
+    if last is not None:
+        root = _root(last, catalogue)
+        if root is not None:
+            return last, root
+    named = {pid for error in (last.errors if last else ()) for pid in _PID.findall(error.text)}
     # First those of the worker that the wrapper names.
-    for chain in sorted(
-        before, key=lambda c: not any(f"pid={pid}" in c.errors[0].line.worker for pid in named)
-    ):
+    others = [chain for chain in found if chain is not last]
+    others.sort(key=lambda chain: named.isdisjoint(_PID.findall(chain.errors[-1].line.worker)))
+    for chain in others:
         root = _root(chain, catalogue)
         if root is not None:
             return chain, root
     return last, None
 
 
-def _last(found: Sequence[Chain]) -> Chain | None:
-    driver = [chain for chain in found if not chain.errors[-1].line.worker]
-    return (driver or list(found) or [None])[-1]
+def _last_words(found: Sequence[Chain]) -> Chain | None:
+    """The driver's last chain; in a log of one worker alone, that worker's; of several, none's."""
+    workers = {chain.errors[-1].line.worker for chain in found}
+    speaks = "" if "" in workers else workers.pop() if len(workers) == 1 else None
+    return next((chain for chain in reversed(found) if chain.errors[-1].line.worker == speaks), None)
 
 
 def _root(chain: Chain, catalogue: Catalogue) -> SeenError | None:

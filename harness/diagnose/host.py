@@ -21,8 +21,8 @@ System = Literal["linux", "darwin"]
 Machine = Literal["x86_64", "arm64"]
 
 _GPU_NAMES = re.compile(
-    r"\b(?:Tesla [A-Z]\w+|NVIDIA (?:A|H|B|L|RTX|GeForce)\w*|GeForce [GR]TX|[AHV]\d{2,3}-(?:SXM|PCIE)|MI\d{3}X?)\b"
-    r"|cuda:[1-7]\b|'device': 'cuda'.{0,40}NVIDIA"
+    r"\b(?:Tesla [A-Z]\w+|NVIDIA (?:A|H|B|L|RTX|GeForce)\w*|GeForce [GR]TX|[AHV]\d{2,3}-(?:SXM|PCIE)"
+    r"|MI\d{3}X?|cuda:[1-7])\b"
 )
 _NO_GPU = re.compile(
     r"No supported accelerator detected|trainer\.device=cpu\b|'device': 'cpu'|\d\+cpu\b"

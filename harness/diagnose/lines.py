@@ -48,7 +48,7 @@ _WRAP_LINES, _WRAP_WIDTH = 4, 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """One line as its program wrote it. ``number`` counts from 1 in the file; ``worker`` is "" for the driver."""
+    """One line as its program wrote it. ``number`` counts from 1; ``worker`` is "" for the driver."""
 
     path: str
     number: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from packaging.specifiers import SpecifierSet
@@ -25,7 +25,7 @@ Sure = Literal["certain", "likely", "possible"]
 class Evidence:
     """What is known beside the log's text."""
 
-    host: Host = Host()
+    host: Host = field(default_factory=Host)
     verl: str | None = None
 
 

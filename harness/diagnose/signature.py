@@ -47,7 +47,7 @@ Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{2,48}$"), Aft
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern for a text without line breaks: a blank in it also matches where a line was broken.
 
-    So ``is not set`` is found in ``is`` / ``not set`` and, in a log wrapped in mid-word, in ``is no`` / ``t set``.
+    So ``is not set`` is found in ``is`` / ``not set``, and in ``is no`` / ``t set``.
     """
     return re.compile(re.sub(r"(?<!\\) ", r"\\s*", pattern))
 
@@ -66,21 +66,21 @@ class Model(BaseModel):
 class Given(Model):
     """What must hold beside the text. The same words have different causes on different hosts."""
 
-    gpus: Literal["none", "some"] | None = Field(None, description="On the failing host.")
-    system: Literal["linux", "darwin"] | None = Field(None, description="Its operating system.")
-    machine: Literal["x86_64", "arm64"] | None = Field(None, description="Its processor.")
-    cpus_below: int | None = Field(None, description="It has fewer logical CPUs than this.")
-    log: Pattern | None = Field(None, description="Found anywhere in the log.")
-    log_without: Pattern | None = Field(None, description="Found nowhere in the log.")
+    gpus: Literal["none", "some"] | None = Field(default=None, description="On the failing host.")
+    system: Literal["linux", "darwin"] | None = Field(default=None, description="Its operating system.")
+    machine: Literal["x86_64", "arm64"] | None = Field(default=None, description="Its processor.")
+    cpus_below: int | None = Field(default=None, description="It has fewer logical CPUs than this.")
+    log: Pattern | None = Field(default=None, description="Found anywhere in the log.")
+    log_without: Pattern | None = Field(default=None, description="Found nowhere in the log.")
     frames: Pattern | None = Field(
-        None, description="Found in the stack: `file: function: source`, one frame a line."
+        default=None, description="Found in the stack: `file: function: source`, one frame a line."
     )
     known: bool = Field(
         default=False,
         description="All of this must be known to hold, not merely be possible: for broad patterns.",
     )
     divides: tuple[str, str] | None = Field(
-        None, description="Named groups: the first, not zero, divides the second."
+        default=None, description="Named groups: the first, not zero, divides the second."
     )
 
 
@@ -91,15 +91,15 @@ class Signature(Model):
     failure_class: FailureClass = Field(
         validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class", alias="class"
     )
-    also: FailureClass | None = Field(None, description="A second class that can be defended.")
+    also: FailureClass | None = Field(default=None, description="A second class that can be defended.")
     scope: Scope = Field(description="local-only: goes away on the target hardware.")
     patterns: tuple[Pattern, ...] = Field(
         min_length=1,
-        description="Regular expressions over `Type: message`; one must match. Named groups fill cause and fix.",
+        description="Regular expressions over `Type: message`. Named groups fill in cause and fix.",
     )
     anywhere: bool = Field(
         default=False,
-        description="Also looked for in every line where the log holds no true error: signs that are no exception.",
+        description="Also looked for in every line of a log without a true error.",
     )
     given: Given = Given()
     verl: Annotated[str, AfterValidator(_specifier)] = Field(

@@ -21,13 +21,12 @@ _FRAME = re.compile(r'^\s*(?:[|+]\s+)?File "(?P<file>[^"]+)", line (?P<line>\d+)
 _ENDS = r"(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Died|Crashed)"
 # triton.runtime.errors.OutOfResources: the module says what the name does not.
 _ERRORS_MODULE = r"(?:[a-z_]\w*\.)*(?:errors?|exc|exceptions)\.[A-Z]\w*"
+_REST = r"(?P<of>\([\w.]+\))?(?::\s*(?P<text>.*))?$"
 _NAMED = re.compile(
-    rf"^(?:E {{3}}|[|+]\s+)?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*{_ENDS}|{_ERRORS_MODULE})(?P<of>\([\w.]+\))?(?::\s*(?P<text>.*))?$"
+    rf"^(?:E {{3}}|[|+]\s+)?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*{_ENDS}|{_ERRORS_MODULE}){_REST}"
 )
 # In a traceback the line after the frames is an error whatever its name (OutOfResources, StopIteration).
-_ANY = re.compile(
-    r"^(?:[|+]\s+)?(?P<type>(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z]\w+)(?P<of>\([\w.]+\))?(?::\s*(?P<text>.*))?$"
-)
+_ANY = re.compile(rf"^(?:[|+]\s+)?(?P<type>(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z]\w+){_REST}")
 # Somewhere in a log line: "... failed with error: CUDA error", repr'd inside another message.
 _INSIDE = re.compile(r"(?P<type>\b(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: | ?\(['\"]?)(?P<text>.+)")
 _FROM = "The above exception was the direct cause of the following exception"
@@ -106,7 +105,7 @@ class _Reader:
 
     def close(self, line: Line, found: re.Match[str], text: str) -> None:
         """The error at a traceback's end, or one that stands alone."""
-        if not self.inside and self.relation is None:
+        if not self.chains or (not self.inside and self.relation is None):
             self.chains.append(Chain(ignored=self.ignored or line.quiet))
             self.ignored = False
         self.chains[-1].errors.append(

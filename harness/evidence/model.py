@@ -45,10 +45,11 @@ class Failure(_Model):
         fixes = [problem.todo for problem in error.problems if problem.todo]
         return cls(
             failure_class=error.failure_class,
-            signature=signature or type(error).__name__,
+            signature=signature or error.signature or type(error).__name__,
             cause="\n".join(causes),
             fix="\n".join(dict.fromkeys(fixes)) or None,
             scope=error.scope,
+            also=error.also,
         )
 
 

@@ -1,29 +1,57 @@
-"""The first error in a trainer's output: what came later was mostly caused by it.
-
-Ray wraps a worker's error in its own, and the driver's traceback ends with the wrapper. In the merged
-output the worker's own traceback comes first.
-"""
+"""What a failed run's own words mean: the diagnose room's answer, put on the error that ends the climb."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PREFIX = re.compile(r"^\((?:pid=|\w+ pid=)[^)]*\)\s*")
-_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt))(?:\(\w+\))?:\s*(?P<text>.*)")
-_WRAPPERS = ("RayTaskError", "ActorDiedError", "RayActorError", "WorkerCrashedError")
+from harness.diagnose import catalogue, host
+from harness.diagnose.diagnose import diagnose_lines
+from harness.diagnose.diagnosis import Diagnosis
+from harness.diagnose.lines import Line, parse
+from harness.diagnose.match import Evidence
+from harness.errors import RungFailedError, VerlockError
+from harness.evidence.record import RunRecord
+
+Told = TypeVar("Told", bound=VerlockError)
 
 
-def first_error(lines: Iterable[str]) -> str | None:
-    """``TypeError: ...`` of the first error that is no wrapper; else the first wrapper; else none."""
-    wrapper = None
-    for line in lines:
-        match = _ERROR.match(_PREFIX.sub("", _ANSI.sub("", line)).strip())
-        if match is None:
-            continue
-        text = f"{match['type']}: {match['text']}"
-        if not any(name in match["type"] for name in _WRAPPERS):
-            return text
-        wrapper = wrapper or text
-    return wrapper
+def of_log(record: RunRecord, log: Path, begin: int, others: Sequence[Path]) -> Diagnosis:
+    """Diagnose what a child wrote to ``log`` from byte ``begin`` on, and Ray's logs of its workers."""
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = parse(file.read().decode("utf-8", errors="replace"), path=str(log))
+    for path in others:
+        lines += parse(path.read_text(encoding="utf-8", errors="replace"), path=str(path))
+    return _diagnose(record, lines)
+
+
+def of_text(record: RunRecord, text: str) -> Diagnosis:
+    """Diagnose a traceback of this process."""
+    return _diagnose(record, parse(text, path="output.log"))
+
+
+def _diagnose(record: RunRecord, lines: Sequence[Line]) -> Diagnosis:
+    evidence = Evidence(host=host.here(), verl=record.run.versions.get("verl"))
+    return diagnose_lines(lines, catalogue.load(Path()), evidence)
+
+
+def explained(error: Told, diagnosis: Diagnosis) -> Told:
+    """The error with the diagnosis's class, scope and name; an unknown failure keeps the error's own."""
+    if diagnosis.known and diagnosis.failure_class != "unknown" and diagnosis.scope != "unknown":
+        error.failure_class = diagnosis.failure_class
+        error.also = diagnosis.also
+        error.scope = diagnosis.scope
+        error.signature = diagnosis.signature
+    else:
+        error.signature = diagnosis.signature
+    return error
+
+
+def named(record: RunRecord, error: VerlockError) -> None:
+    """Give a rung's own verdict the name of its kind: a loss that is NaN is one, whoever finds it."""
+    if isinstance(error, RungFailedError) and error.signature is None:
+        said = _diagnose(record, parse(f"RungFailedError: {error.problems[0].what}"))
+        if said.known and said.failure_class == error.failure_class:
+            error.signature = said.signature

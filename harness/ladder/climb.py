@@ -13,13 +13,15 @@ from typing import Any, TextIO, cast
 
 from harness.adapt.settings import Settings
 from harness.console import Output
+from harness.diagnose.diagnose import HOST_EVENT
+from harness.diagnose.host import here
 from harness.errors import InterruptedRunError, RungFailedError, VerlockError
 from harness.evidence import events
 from harness.evidence.abandoned import sweep_abandoned, sweep_ray_folders
 from harness.evidence.model import Failure, Run, Status
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
-from harness.ladder import environment
+from harness.ladder import cause, environment
 from harness.ladder.context import Context, Verified
 from harness.ladder.fingerprint import fingerprint
 from harness.ladder.options import ClimbOptions
@@ -58,6 +60,7 @@ def climb(
     sweep_ray_folders()
     record = RunRecord.create(options.runs, profile=profile.name, command=command)
     os.environ |= environment.variables(profile, settings, record)
+    events.emit(HOST_EVENT, **here().model_dump())
     try:
         _say_where(options, profile, output, record)
         record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
@@ -158,10 +161,11 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
         with output.busy(f"{name} ..."):
             verified = function(context)
     except VerlockError as error:
+        cause.named(record, error)
         _failed(context, name, error)
         raise
     except Exception as error:  # torch, verl and the user's code raise anything
-        told = _unexpected(error, record.folder / "output.log")
+        told = _unexpected(record, error)
         _failed(context, name, told)
         raise told from error
     seconds = time.monotonic() - began
@@ -178,17 +182,21 @@ def _failed(context: Context, name: str, error: VerlockError) -> None:
     context.output.line(f"  failed  {name}", style="red")
 
 
-def _unexpected(error: Exception, log: Path) -> RungFailedError:
-    """A rung's own exception: its stack goes to the log, its place in verl to the user."""
+def _unexpected(record: RunRecord, error: Exception) -> RungFailedError:
+    """A rung's own exception: its stack goes to the log, its place in verl and its meaning to the user."""
+    log = record.folder / "output.log"
+    stack = "".join(traceback.format_exception(error))
     with log.open("a", encoding="utf-8") as file:
-        traceback.print_exception(error, file=file)
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if f"{os.sep}verl{os.sep}" in f.filename] or list(frames)
-    return RungFailedError(
-        f"{type(error).__name__}: {error}",
-        where=f"{inside[-1].filename}:{inside[-1].lineno}" if inside else None,
-        why="an exception in this process; the whole stack is in the log",
-        todo=f"read {log}",
+        file.write(stack)
+    told = cause.of_text(record, stack)
+    return cause.explained(
+        RungFailedError(
+            told.raised.text,
+            where=f"{told.file}:{told.line}" if told.file else None,
+            why=told.cause if told.known else "an exception in this process; the whole stack is in the log",
+            todo=told.fix or f"read {log}",
+        ),
+        told,
     )
 
 

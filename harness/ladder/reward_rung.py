@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
 from typing import Any
 
 from harness.errors import Problem, RungFailedError
 from harness.ladder import batch as batches
+from harness.ladder import cause
 from harness.ladder.context import Context, Verified
+
+# What a run's record calls a reward that cannot be used (harness/diagnose/signatures.yaml).
+SIGNATURE = "reward-function"
 
 
 def climb(context: Context) -> Verified:
@@ -29,15 +34,12 @@ def climb(context: Context) -> Verified:
     try:
         first, second = asyncio.run(score()), asyncio.run(score())
     except Exception as error:  # the user's code, or their data
-        cause = error.__cause__ or error
-        raise RungFailedError(
-            f"scoring raised {type(cause).__name__}: {cause}",
-            where=str(workers.config.reward.custom_reward_function.path or "verl's default reward"),
-            todo="call it on one row; verl passes data_source, solution_str, ground_truth, extra_info",
-        ) from error
+        raise _raised(context, error) from error
     found = _problems(first, second)
     if found:
-        raise RungFailedError(*found)
+        unusable = RungFailedError(*found)
+        unusable.signature = SIGNATURE
+        raise unusable
     kind = "mock reward" if context.options.reward == "mock" else "reward"
     return Verified(
         line=f"{kind}: {len(first)} responses scored {min(first):.3f} to {max(first):.3f}, twice the same",
@@ -52,6 +54,22 @@ def _item(tokenizer: Any, row: dict[str, Any], ids: list[int]) -> Any:
     tensors = batches.padded([batches.prompt_ids(tokenizer, row)], [ids], pad_id=tokenizer.pad_token_id)
     extra = {key: np.array([value], dtype=object) for key, value in row.items() if key != "prompt"}
     return DataProto.from_dict(tensors=tensors, non_tensors=extra)
+
+
+def _raised(context: Context, error: Exception) -> RungFailedError:
+    """What the user's function or their rows raised, at its place in their file."""
+    below = error.__cause__ or error
+    told = cause.of_text(context.record, "".join(traceback.format_exception(error)))
+    path = context.workers.config.reward.custom_reward_function.path or "verl's default reward"
+    return cause.explained(
+        RungFailedError(
+            f"scoring raised {type(below).__name__}: {below}",
+            where=f"{told.file}:{told.line}" if told.file else str(path),
+            why=told.cause if told.known else None,
+            todo="call it on one row; verl passes data_source, solution_str, ground_truth, extra_info",
+        ),
+        told,
+    )
 
 
 def _problems(first: list[Any], second: list[Any]) -> list[Problem]:

@@ -18,9 +18,8 @@ from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.metrics import Step
-from harness.ladder import compose, environment
+from harness.ladder import cause, compose, environment
 from harness.ladder.activation import unproven
-from harness.ladder.cause import first_error
 from harness.ladder.context import Context
 from harness.warm.standin import NORMALLY
 
@@ -82,6 +81,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
     began = len(events.read(context.folder / "events.jsonl"))
+    said = _size(context.folder / "output.log")
     ray = Path(tempfile.mkdtemp(prefix=f"{RAY_FOLDER}{os.getpid()}-"))
     try:
         own = {
@@ -95,7 +95,7 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
         seen = events.read(context.folder / "events.jsonl")[began:]
         if finished.exit_code != 0 or finished.timed_out:
             _keep_logs(ray, folder / "ray-logs")
-            raise _failure(context, finished, seen)
+            raise _failure(context, finished, seen, said, sorted((folder / "ray-logs").glob("worker-*.err")))
     finally:
         shutil.rmtree(ray, ignore_errors=True)
     _prove_activation(context)
@@ -153,7 +153,17 @@ def _keep_logs(ray: Path, target: Path) -> None:
         )
 
 
-def _failure(context: Context, finished: output.Finished, seen: Sequence[Mapping[str, Any]]) -> Exception:
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _failure(
+    context: Context,
+    finished: output.Finished,
+    seen: Sequence[Mapping[str, Any]],
+    begin: int,
+    workers: Sequence[Path],
+) -> Exception:
     log = context.folder / "output.log"
     unfit = next((e for e in seen if e["kind"] == "patch" and e["outcome"] == "unfit"), None)
     if unfit is not None:
@@ -163,13 +173,16 @@ def _failure(context: Context, finished: output.Finished, seen: Sequence[Mapping
             why=str(unfit.get("difference")),
             todo=f"use the locked verl, or leave it out: --without-patch {unfit['patch']}",
         )
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        cause = first_error(lines)
-    return TrainerError(
-        cause or f"main_ppo ended with exit code {finished.exit_code}",
-        where=str(log),
-        why=f"python -m verl.trainer.main_ppo ended with exit code {finished.exit_code}",
-        todo=f"read {log}; the workers' own logs are in the run folder under ray-logs",
+    ended = f"python -m verl.trainer.main_ppo ended with exit code {finished.exit_code}"
+    told = cause.of_log(context.record, log, begin, workers)
+    return cause.explained(
+        TrainerError(
+            told.raised.text or ended,
+            where=f"{told.file}:{told.line}" if told.file else str(log),
+            why=told.cause if told.known else ended,
+            todo=told.fix or f"read {log}; the workers' own logs are in the run folder under ray-logs",
+        ),
+        told,
     )
 
 

@@ -53,6 +53,7 @@ PLANTED = [
     pytest.param("forward", [f"{RATE}=0.0"], None, "changed no weight", id="learning rate 0"),
     pytest.param("forward", [], "flipped_sign", "policy loss is", id="flipped sign"),
     pytest.param("forward", [], "wrong_mask", "loss is", id="wrong mask"),
+    pytest.param("forward", [], "nan_loss", "loss is nan", id="NaN in the loss"),
     pytest.param("rollout", [f"{COMPUTE}=bf16"], None, "token's probability", id="bf16 autocast"),
     pytest.param("rollout", [], "deaf_rollout", "token's probability", id="weights that never arrive"),
 ]
@@ -68,22 +69,24 @@ def test_a_planted_fault_is_found_at_the_lowest_rung(
     assert done.failed_rung == rung
     assert said in done.problems
     assert done.run.failure.failure_class == "model-logic"
+    assert (done.run.failure.signature == "not-finite") is (plugin == "nan_loss")
 
 
 REWARDS = [
-    ("raises", "ZeroDivisionError: planted in the reward"),
-    ("a_string", "returned '0.5'"),
-    ("not_a_number", "returned nan"),
-    ("another_each_time", "scores the same responses differently"),
-    ("no_such_function", "no_such_function"),
+    ("raises", ["ZeroDivisionError: planted in the reward", "bad_rewards.py:11"]),
+    ("a_string", ["returned '0.5'"]),
+    ("not_a_number", ["returned nan"]),
+    ("another_each_time", ["scores the same responses differently"]),
+    ("no_such_function", ["no_such_function"]),
 ]
 
 
 @pytest.mark.parametrize(("function", "said"), REWARDS)
-def test_a_reward_that_cannot_be_used(warm_climb: Climb, function: str, said: str) -> None:
+def test_a_reward_that_cannot_be_used(warm_climb: Climb, function: str, said: list[str]) -> None:
     """In the trainer it is an error in a reward worker, or a NaN some steps later."""
     reward = f"{FAULTS / 'bad_rewards.py'}:{function}"
     done = warm_climb("--from", "reward", "--to", "reward", "--reward", reward)
     assert done.exit_code == 20, done.stdout
     assert done.failed_rung == "reward"
-    assert said in done.problems
+    assert all(text in done.problems for text in said), done.problems
+    assert done.run.failure.signature == "reward-function"
