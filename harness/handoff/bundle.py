@@ -20,7 +20,7 @@ from harness.console import Output
 from harness.errors import HandoffError
 from harness.evidence.model import Image, Run
 from harness.evidence.model import load as load_run
-from harness.handoff import contents, jobs, proof, registry, sbom, transfer, verify
+from harness.handoff import contents, jobs, proof, registry, sbom, standalone, transfer, verify
 from harness.handoff.manifest import Archive, ImageFacts, Manifest, Proof
 from harness.handoff.overrides import for_job
 from harness.handoff.parameters import Asked, Identity, Parameters, gather
@@ -113,7 +113,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
             **{f"{jobs.FOLDER}/{name}": text for name, text in jobs.render(parameters).items()},
             manifest.sbom: sbom.text(profile, built.manifest, found, base),
             verify.MANIFEST: manifest.text(),
-            "verify.py": Path(verify.__file__).read_text(encoding="utf-8"),
+            "verify.py": standalone.text(),
             **({proof.RECORD: run.json_text()} if run else {}),
             **({transfer.FILE: carried.text()} if carried else {}),
         }

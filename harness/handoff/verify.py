@@ -15,8 +15,6 @@ says only that nothing was damaged on the way. ``verlock handoff verify`` is thi
 from __future__ import annotations
 
 import argparse
-import base64
-import binascii
 import hashlib
 import json
 import re
@@ -26,13 +24,15 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+from harness.handoff.p256 import public_key, signature, signed
+
 SUMS, SIGNATURE, KEY, MANIFEST = "SHA256SUMS", "SHA256SUMS.sig", "cosign.pub", "manifest.json"
 SCHEMA_VERSION = 1
 EXIT_CODE = 36
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._/-]*)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # An image named by a tag in a job file: in YAML, or as an engine's argument.
-_IMAGE = re.compile(r"^\s*(?:-\s+)?image:\s*[\"']?(?P<name>[^\s\"'#]+)", re.MULTILINE)
+_IMAGE = re.compile(r"\s*(?:-\s+)?image:\s*[\"']?(?P<name>[^\s\"'#]+)")
 _CHUNK = 1 << 20
 
 
@@ -115,14 +115,13 @@ def _described(folder: Path, manifest: dict[str, Any], digest: str | None) -> It
     image = manifest["image"]
     if digest is not None and digest != image["manifest"]:
         yield f"{MANIFEST}: its image is {image['manifest']}, expected was {digest}"
-    archive = image["archive"]
-    if archive is not None:
-        yield from _archive(folder / archive["file"], archive["file"], manifest)
+    if image["archive"] is not None:
+        yield from _archive(folder / image["archive"]["file"], image["archive"]["file"], manifest)
     for name in manifest["jobs"]:
         yield from _job(folder / name, name, image)
-    for name in (manifest["sbom"], *([manifest["proof"]["record"]] if manifest["proof"]["record"] else [])):
-        if not (folder / name).is_file():
-            yield f"{name}: missing"
+    record = manifest["proof"]["record"]
+    if record and not (folder / record).is_file():
+        yield f"{record}: missing"
     sbom = json.loads((folder / manifest["sbom"]).read_text(encoding="utf-8"))
     described = {entry["content"] for entry in sbom["metadata"]["component"]["hashes"]}
     if described != {image["manifest"].partition(":")[2]}:
@@ -137,10 +136,10 @@ def _job(path: Path, name: str, image: dict[str, Any]) -> Iterator[str]:
         return
     if image["manifest"] not in text:
         yield f"{name}: does not name the image {image['manifest']}"
-    for match in _IMAGE.finditer(text):
-        if not match["name"].endswith("@" + image["manifest"]):
-            line = text.count("\n", 0, match.start("name")) + 1
-            yield f"{name}:{line}: names the image {match['name']}, not by the digest {image['manifest']}"
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _IMAGE.match(line)
+        if match and not match["name"].endswith("@" + image["manifest"]):
+            yield f"{name}:{number}: names the image {match['name']}, not by the digest {image['manifest']}"
 
 
 def _archive(path: Path, name: str, manifest: dict[str, Any]) -> Iterator[str]:
@@ -184,9 +183,10 @@ def _layout(archive: tarfile.TarFile, name: str, manifest: dict[str, Any]) -> It
             yield f"{name}: its {what} is {actual}, and not {expected}"
 
 
-def _blobs(
-    archive: tarfile.TarFile, name: str
-) -> Generator[str, None, tuple[dict[str, int], dict[str, bytes]]]:
+Read = tuple[dict[str, int], dict[str, bytes]]
+
+
+def _blobs(archive: tarfile.TarFile, name: str) -> Generator[str, None, Read]:
     """Digest to size of each blob whose content has its digest, and the small files; findings are yielded."""
     blobs: dict[str, int] = {}
     small: dict[str, bytes] = {}
@@ -214,91 +214,20 @@ def _sha256(file: Any) -> str:
     return total.hexdigest()
 
 
-# cosign's key is ECDSA on NIST P-256. Python has no ECDSA of its own, and to check one (nothing here is
-# secret) takes the formulas of FIPS 186-5, section 6.4.2, with the curve of SP 800-186.
-_P = 2**256 - 2**224 + 2**192 + 2**96 - 1
-_N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_B = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
-_G = (
-    0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
-    0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
-)
-_SPKI = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200" + "04")
-
-
 def _signature(folder: Path, key: Path | None) -> list[str]:
     if not (folder / SIGNATURE).is_file():
         return [f"{SIGNATURE}: missing, and a key to check it with was given"] if key else []
     public = key or folder / KEY
     try:
-        point = _public(public.read_text(encoding="ascii"))
-        r, s = _der(base64.b64decode((folder / SIGNATURE).read_text(encoding="ascii"), validate=True))
+        point = public_key(public.read_text(encoding="ascii"))
+        pair = signature((folder / SIGNATURE).read_text(encoding="ascii"))
     except FileNotFoundError:
         return [f"{public.name}: missing: the signature cannot be checked"]
-    except (ValueError, binascii.Error, IndexError) as error:
+    except (ValueError, IndexError) as error:
         return [f"{SIGNATURE}: cannot be read: {error}"]
-    signed = int.from_bytes(hashlib.sha256((folder / SUMS).read_bytes()).digest(), "big")
-    return (
-        []
-        if _signed(point, signed, r, s)
-        else [f"{SIGNATURE}: wrong: {SUMS} was not signed with {public.name}"]
-    )
-
-
-def _signed(public: tuple[int, int], value: int, r: int, s: int) -> bool:
-    if not (0 < r < _N and 0 < s < _N):
-        return False
-    inverse = pow(s, -1, _N)
-    point = _add(_times(value * inverse % _N, _G), _times(r * inverse % _N, public))
-    return point is not None and point[0] % _N == r
-
-
-def _add(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    if one is None or other is None:
-        return one or other
-    if one[0] == other[0] and (one[1] + other[1]) % _P == 0:
-        return None
-    if one == other:
-        slope = (3 * one[0] * one[0] - 3) * pow(2 * one[1], -1, _P) % _P
-    else:
-        slope = (other[1] - one[1]) * pow(other[0] - one[0], -1, _P) % _P
-    x = (slope * slope - one[0] - other[0]) % _P
-    return x, (slope * (one[0] - x) - one[1]) % _P
-
-
-def _times(factor: int, point: tuple[int, int] | None) -> tuple[int, int] | None:
-    result = None
-    while factor:
-        if factor & 1:
-            result = _add(result, point)
-        point = _add(point, point)
-        factor >>= 1
-    return result
-
-
-def _public(pem: str) -> tuple[int, int]:
-    body = "".join(line for line in pem.split() if "-" not in line and line not in ("PUBLIC", "KEY"))
-    data = base64.b64decode(body, validate=True)
-    if len(data) != len(_SPKI) + 64 or not data.startswith(_SPKI):
-        raise ValueError("the key is not an ECDSA key on P-256, as cosign makes them")
-    x, y = (int.from_bytes(data[-64 + i : len(data) - 32 + i], "big") for i in (0, 32))
-    if x >= _P or y >= _P or (y * y - (x * x * x - 3 * x + _B)) % _P:
-        raise ValueError("the key is no point of the curve P-256")
-    return x, y
-
-
-def _der(data: bytes) -> tuple[int, int]:
-    if len(data) < 8 or data[0] != 0x30 or data[1] != len(data) - 2:
-        raise ValueError("not an ECDSA signature in DER")
-    values, rest = [], data[2:]
-    while rest:
-        if rest[0] != 2 or len(rest) < 2 + rest[1]:
-            raise ValueError("not an ECDSA signature in DER")
-        values.append(int.from_bytes(rest[2 : 2 + rest[1]], "big"))
-        rest = rest[2 + rest[1] :]
-    if len(values) != 2:
-        raise ValueError("not an ECDSA signature in DER")
-    return values[0], values[1]
+    if signed(point, (folder / SUMS).read_bytes(), pair):
+        return []
+    return [f"{SIGNATURE}: wrong: {SUMS} was not signed with {public.name}"]
 
 
 def main(words: list[str] | None = None) -> int:
