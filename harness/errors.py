@@ -155,7 +155,7 @@ class TrainerError(VerlockError):
     """``python -m verl.trainer.main_ppo`` ended with an error."""
 
     exit_code = 22
-    failure_class: ClassVar[FailureClass] = "backend"
+    failure_class: FailureClass = "backend"
 
 
 class NodeLostError(TrainerError):

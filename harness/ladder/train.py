@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.console import Output
+from harness.diagnose.diagnosis import Diagnosis
 from harness.errors import (
     EnvironmentDiffersError,
     InterruptedRunError,
@@ -28,8 +29,7 @@ from harness.evidence.model import Failure, Run
 from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
-from harness.ladder import compose, nodes
-from harness.ladder.cause import first_error
+from harness.ladder import cause, compose, nodes
 from harness.ladder.precision import write_precision
 from harness.profiles.hydra import word
 from harness.profiles.load import load
@@ -133,7 +133,8 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints
             lost = watch.lost() if watch and finished.exit_code != 0 else []
     details = {"command": command, "resumed_from": before}
     if finished.exit_code != 0:
-        error = _error(finished.exit_code, log, lost, _checkpoint(checkpoints))
+        told = cause.of_log(record, log, 0, ())
+        error = _error(finished.exit_code, log, told, lost, _checkpoint(checkpoints))
         record.rung_failed("train", Failure.of(error), details=details)
         raise error
     steps = _steps(folder)
@@ -169,9 +170,10 @@ def _words(job: Job, record: RunRecord) -> Iterator[list[str]]:
         shutil.rmtree(ray, ignore_errors=True)
 
 
-def _error(code: int, log: Path, lost: Sequence[nodes.Node], checkpoint: int) -> TrainerError:
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        cause = first_error(lines) or f"main_ppo ended with exit code {code}"
+def _error(
+    code: int, log: Path, told: Diagnosis, lost: Sequence[nodes.Node], checkpoint: int
+) -> TrainerError:
+    ended = f"verl.trainer.main_ppo ended with exit code {code}"
     again = "submit the job again: it goes on from " + (
         f"the checkpoint of step {checkpoint}"
         if checkpoint
@@ -182,15 +184,16 @@ def _error(code: int, log: Path, lost: Sequence[nodes.Node], checkpoint: int) ->
         return NodeLostError(
             f"{len(lost)} node(s) left the cluster while the job ran: {names}",
             where=str(log),
-            why=f"the first error that followed: {cause}",
+            why=f"the first error that followed: {told.raised.text or ended}",
             todo=f"find out why it left (killed, out of memory, network), then {again}",
         )
-    return TrainerError(
-        cause,
-        where=str(log),
-        why=f"verl.trainer.main_ppo ended with exit code {code}",
-        todo=f"read {log}; then {again}",
+    error = TrainerError(
+        told.raised.text or ended,
+        where=f"{told.file}:{told.line}" if told.file else str(log),
+        why=told.cause if told.known else ended,
+        todo=f"{told.fix or f'read {log}'}; then {again}",
     )
+    return cause.explained(error, told)
 
 
 def _checkpoint(folder: str) -> int:

@@ -16,7 +16,8 @@ from harness.console import Output
 from harness.data import tiny_model, tiny_task
 from harness.errors import EnvironmentDiffersError, NodeLostError, OverrideError, TrainerError
 from harness.evidence.model import load
-from harness.ladder import nodes
+from harness.evidence.record import RunRecord
+from harness.ladder import cause, nodes
 from harness.ladder.overrides import for_rung
 from harness.ladder.train import Job, _error, train
 from harness.profiles import load as profile_named
@@ -159,14 +160,21 @@ def test_a_lost_node_is_noticed_and_the_job_that_waits_is_ended(monkeypatch: pyt
 @pytest.mark.parametrize(("lost", "kind"), [(True, NodeLostError), (False, TrainerError)])
 def test_the_failure_says_what_to_do_next(tmp_path: Path, lost: bool, kind: type[TrainerError]) -> None:
     log = tmp_path / "output.log"
-    log.write_text("(pid=1) RuntimeError: Connection closed by peer [10.0.0.3]:4242\n")
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        '  File "/x/verl/a.py", line 1, in f\n    g()\n'
+        "RuntimeError: Connection closed by peer [10.0.0.3]:4242\n"
+    )
+    record = RunRecord.create(tmp_path / "runs", profile="cpu", command=[])
+    told = cause.of_log(record, log, 0, ())
     there = [nodes.Node(id="1", address="10.0.0.3", name="worker")] if lost else []
-    error = _error(1, log, there, 4)
+    error = _error(1, log, told, there, 4)
     assert type(error) is kind
+    assert error.failure_class == ("distributed" if lost else "backend")
     assert "checkpoint of step 4" in str(error)
     assert ("worker (10.0.0.3)" in str(error)) is lost
     assert "Connection closed by peer" in str(error)
-    assert "no checkpoint was written" in str(_error(1, log, there, 0))
+    assert "no checkpoint was written" in str(_error(1, log, told, there, 0))
 
 
 def test_the_module_that_nodes_run_is_in_every_image() -> None:
