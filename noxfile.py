@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import nox
 
@@ -128,6 +129,7 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports", "--no-logo")
     schema = "--builtin-schema=vendor.github-workflows"
     session.run("check-jsonschema", schema, ".github/workflows/ci.yml")
+    session.run("hadolint", *sorted(map(str, Path("docker", "rendered").glob("*/Dockerfile"))))
     session.run("zizmor", "--offline", "--persona=pedantic", ".github")
     for command in ("schema", "render", "lock"):
         session.run("verlock", command, "--check")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,25 @@ def test_a_login_shell_finds_the_environment_too(name: str) -> None:
     text = render.render(load(name))["Dockerfile"]
     final = text[text.rindex("\nFROM ") :]
     assert "'PATH=/opt/verlock/bin:$PATH' > /etc/profile.d/verlock.sh" in final
+
+
+def hadolint(path: Path) -> tuple[int, str]:
+    tool = Path(sysconfig.get_path("scripts")) / "hadolint"
+    done = subprocess.run([tool, "--no-color", path], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", names())
+def test_hadolint_has_nothing_to_say(name: str) -> None:
+    assert hadolint(folder(load(name)) / "Dockerfile") == (0, "")
+
+
+def test_hadolint_finds_what_is_planted(tmp_path: Path) -> None:
+    text = render.render(load("cpu"))["Dockerfile"]
+    (tmp_path / "Dockerfile").write_text(text.replace("FROM ${BASE}\n", "FROM debian\nRUN cd /opt && ls | wc\n"))
+    code, said = hadolint(tmp_path / "Dockerfile")
+    assert code == 1
+    assert [rule for rule in ("DL3003", "DL3006", "DL4006") if rule not in said] == []
 
 
 def test_torch_index_only_where_the_profile_has_one() -> None:
