@@ -63,7 +63,7 @@ def prepare(profile: Profile, home: Path, *, update: bool, fresh: bool, output: 
         DiskFullError: no space left.
     """
     if profile.image.base != "bootstrap":
-        return Base(reference=profile.image.base, digest=profile.image.base.partition("@")[2], archive=None)
+        return Base(reference=profile.image.base, digest=pinned(profile), archive=None)
     path = home / "base.tar"
     lock = folder(profile) / base_lock.FILE
     kept = None if update or fresh else _kept(path, _key(lock))
@@ -78,6 +78,11 @@ def prepare(profile: Profile, home: Path, *, update: bool, fresh: bool, output: 
 def reference(profile: Profile) -> str:
     """What engines call the bootstrapped base of ``profile``."""
     return f"verlock-base:{profile.name}"
+
+
+def pinned(profile: Profile) -> str:
+    """The digest of a base that comes from a registry."""
+    return profile.image.base.partition("@")[2]
 
 
 def command(profile: Profile, target: Path, *, notes: Path, own_sources: bool) -> list[str]:
@@ -147,7 +152,7 @@ def _bootstrap(profile: Profile, tree: Path, notes: Path) -> None:
         return
     # apt's errors begin with E:, as do mmdebstrap's; the mirror's name in them stays on this terminal.
     said = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:"))]
-    foreign = " (packages of another architecture need qemu-user-static and binfmt-support)"
+    foreign = " (packages of another architecture need qemu-user-static, binfmt-support and arch-test)"
     raise BuildError(
         "the base could not be bootstrapped",
         where=f"profiles/{profile.name}.yaml:image",

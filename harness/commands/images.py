@@ -42,13 +42,24 @@ def build(
     update_base: Annotated[
         bool, typer.Option("--update-base", help="Take today's Debian packages, and lock them.")
     ] = False,
+    frugal: Annotated[
+        bool,
+        typer.Option("--frugal", help="Need less disk: no cache of packages, and the engine's build cache is emptied."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Build the profile's image and its canonical archive, dist/PROFILE/image.tar and image.json."""
     from harness.build.image.make import build as run
 
     output = Output(as_json=as_json)
-    record = run(profile, update_base=update_base, base_only=base_only, no_cache=no_cache, output=output)
+    record = run(
+        profile,
+        update_base=update_base,
+        base_only=base_only,
+        no_cache=no_cache,
+        frugal=frugal,
+        output=output,
+    )
     output.result(record, lambda: output.line(f"built {json.dumps(record, indent=2)}", style="bold green"))
 
 

@@ -13,12 +13,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.build import files, lockfile, render, sources
+from harness.build import base_lock, files, lockfile, render, sources
 from harness.build.lock import BUILD, INSTALLER, folder
 from harness.profiles import Profile, root
 
 WHEELS = "wheels"
 FINGERPRINT = "fingerprint.json"
+RENDERED = ("Dockerfile", "overrides.yaml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +28,10 @@ class Context:
 
     path: Path
     dockerfile: Path
+    parts: dict[str, str]
+    """What it is made of, by name; SHA-256 of each."""
     fingerprint: str
-    """SHA-256 over everything in it, and the base; the image carries it as a label."""
+    """SHA-256 over the parts; the image carries it as a label."""
 
 
 def stage(profile: Profile, path: Path, *, base: str, where_from: sources.Sources) -> Context:
@@ -47,29 +50,43 @@ def stage(profile: Profile, path: Path, *, base: str, where_from: sources.Source
         for name in (target.file, BUILD, INSTALLER):
             lockfile.check_seal((home / name).read_text(encoding="utf-8"), file=files.shown(home / name))
             shutil.copyfile(home / name, rendered / name)
-        for name in ("Dockerfile", "Dockerfile.dockerignore", "overrides.yaml"):
-            shutil.copyfile(home / name, rendered / name)
+        for name in (*RENDERED, "Dockerfile.dockerignore", base_lock.FILE):
+            if name != base_lock.FILE or profile.image.base == "bootstrap":
+                shutil.copyfile(home / name, rendered / name)
         ignore = shutil.ignore_patterns("__pycache__", "*.pyc", *render.HOST_ROOMS)
         shutil.copytree(root() / "harness", path / "harness", ignore=ignore)
         shutil.copytree(root() / "profiles", path / "profiles")
-        parts = {"base": base, "files": digest(path)}
-        text = json.dumps(parts, indent=2, sort_keys=True) + "\n"
+        made_of = {"base": base, **parts(profile, path)}
+        text = json.dumps(made_of, indent=2, sort_keys=True) + "\n"
         files.write(rendered / FINGERPRINT, text)
         # Not part of the fingerprint: a wheel that comes from here has the hash that the lock gives it.
         _offer(path / WHEELS, home / target.file, where_from)
     return Context(
         path=path,
         dockerfile=rendered / "Dockerfile",
+        parts=made_of,
         fingerprint="sha256:" + hashlib.sha256(text.encode()).hexdigest(),
     )
 
 
+def parts(profile: Profile, tree: Path) -> dict[str, str]:
+    """What of ``tree``, a staged context or a checkout, an image of ``profile`` depends on: name to SHA-256."""
+    rendered = tree / folder(profile).relative_to(root())
+    single = [*RENDERED, render.container_target(profile).file, BUILD, INSTALLER]
+    if profile.image.base == "bootstrap":
+        single.append(base_lock.FILE)
+    made_of = {name: hashlib.sha256((rendered / name).read_bytes()).hexdigest() for name in single}
+    return made_of | {name: digest(tree / name) for name in ("harness", "profiles")}
+
+
 def digest(path: Path) -> str:
-    """SHA-256 over names and contents of all files below ``path``."""
+    """SHA-256 over names and contents of all files below ``path`` that go into an image."""
     total = hashlib.sha256()
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
-        name = file.relative_to(path).as_posix()
-        total.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        name = file.relative_to(path)
+        if name.parts[0] in render.HOST_ROOMS or "__pycache__" in name.parts or name.suffix == ".pyc":
+            continue
+        total.update(f"{name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()
 
 

@@ -43,6 +43,8 @@ class Bench:
     context: Context
     options: tuple[str, ...]
     output: Output
+    frugal: bool = False
+    """Whether the engine's build cache is emptied as soon as the image is saved."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -54,16 +56,27 @@ class Bench:
 
 
 def build(
-    given: str, *, update_base: bool, base_only: bool, no_cache: bool, output: Output
+    given: str,
+    *,
+    update_base: bool,
+    base_only: bool,
+    no_cache: bool,
+    output: Output,
+    frugal: bool = False,
 ) -> dict[str, Any]:
-    """Build the profile's image; return its record, which is written when everything else is there."""
+    """Build the profile's image; return its record, which is written when everything else is there.
+
+    ``frugal`` trades time for disk: an image of 10 GB then takes 31 GB at most in place of 51.
+    """
     profile = load(given)
     home = place(profile)
     if base_only:
         with alone(home):
             made = base.prepare(profile, home, update=update_base, fresh=False, output=output)
         return {"profile": profile.name, "base": {"reference": made.reference, "digest": made.digest}}
-    with bench(profile, home, update_base=update_base, fresh_base=False, output=output) as ready:
+    with bench(
+        profile, home, update_base=update_base, fresh_base=False, output=output, frugal=frugal
+    ) as ready:
         part = home / f".new.{ARCHIVE}"
         try:
             return publish(ready, once(ready, part, no_cache=no_cache))
@@ -83,7 +96,7 @@ def reference(profile: Profile) -> str:
 
 @contextmanager
 def bench(
-    profile: Profile, home: Path, *, update_base: bool, fresh_base: bool, output: Output
+    profile: Profile, home: Path, *, update_base: bool, fresh_base: bool, output: Output, frugal: bool = False
 ) -> Iterator[Bench]:
     """Engine, base, staged context and secrets, for the time of the block.
 
@@ -95,9 +108,30 @@ def bench(
     engine = choose(find())
     output.line(f"engine: {engine.title()}")
     with alone(home):
-        yield from _bench(
-            profile, home, engine, update_base=update_base, fresh_base=fresh_base, output=output
-        )
+        begin = time.monotonic()
+        start = base.prepare(profile, home, update=update_base, fresh=fresh_base, output=output)
+        if start.archive is not None:
+            load_archive(engine, start.archive, output)
+        seconds = {"base": round(time.monotonic() - begin, 1)}
+        where_from = sources.here()
+        with files.disk_errors(home):
+            scratch = Path(tempfile.mkdtemp(dir=home, prefix=".build."))
+        try:
+            context = stage(profile, scratch / "context", base=start.digest, where_from=where_from)
+            options = [*_arguments(profile, engine, start, context), *secrets(where_from, scratch)]
+            yield Bench(
+                profile=profile,
+                engine=engine,
+                home=home,
+                base=start,
+                context=context,
+                options=tuple(options),
+                output=output,
+                frugal=frugal,
+                seconds=seconds,
+            )
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
@@ -111,35 +145,6 @@ def alone(home: Path) -> Iterator[None]:
         yield
 
 
-def _bench(
-    profile: Profile, home: Path, engine: Engine, *, update_base: bool, fresh_base: bool, output: Output
-) -> Iterator[Bench]:
-    seconds: dict[str, float] = {}
-    begin = time.monotonic()
-    start = base.prepare(profile, home, update=update_base, fresh=fresh_base, output=output)
-    if start.archive is not None:
-        load_archive(engine, start.archive, output)
-    seconds["base"] = round(time.monotonic() - begin, 1)
-    where_from = sources.here()
-    with files.disk_errors(home):
-        scratch = Path(tempfile.mkdtemp(dir=home, prefix=".build."))
-    try:
-        context = stage(profile, scratch / "context", base=start.digest, where_from=where_from)
-        options = [*_arguments(profile, engine, start, context), *secrets(where_from, scratch)]
-        yield Bench(
-            profile=profile,
-            engine=engine,
-            home=home,
-            base=start,
-            context=context,
-            options=tuple(options),
-            output=output,
-            seconds=seconds,
-        )
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
 def once(ready: Bench, target: Path, *, no_cache: bool) -> Canonical:
     """Build, save and normalise to ``target``; the engine's own image is removed again.
 
@@ -147,7 +152,8 @@ def once(ready: Bench, target: Path, *, no_cache: bool) -> Canonical:
     """
     engine, output = ready.engine, ready.output
     tag = f"verlock-build:{ready.profile.short}-{os.getpid()}"
-    fresh = ["--no-cache", "--build-arg", "FRESH=1"] if no_cache else []
+    fresh = ["--no-cache"] if no_cache else []
+    fresh += ["--build-arg", "FRESH=1"] if no_cache or ready.frugal else []
     raw = ready.home / f".saved.{os.getpid()}.tar"
     try:
         with ready.timed("build"):
@@ -155,6 +161,9 @@ def once(ready: Bench, target: Path, *, no_cache: bool) -> Canonical:
             steps.run(engine, command, output=output, doing=f"building {ready.profile.name}")
         with ready.timed("save"):
             steps.run(engine, ["save", "--output", str(raw), tag], output=output, doing="saving the image")
+        if ready.frugal:
+            _quietly(engine, "rmi", tag)
+            _quietly(engine, "builder", "prune", "--all", "--force")
         with ready.timed("normalise"):
             return normalise(raw, target, name=reference(ready.profile))
     finally:
