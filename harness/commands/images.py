@@ -44,7 +44,9 @@ def build(
     ] = False,
     frugal: Annotated[
         bool,
-        typer.Option("--frugal", help="Need less disk: no cache of packages, and the engine's build cache is emptied."),
+        typer.Option(
+            "--frugal", help="Need less disk: no cache of packages, and the engine's build cache is emptied."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -72,7 +72,9 @@ def test_hadolint_has_nothing_to_say(name: str) -> None:
 
 def test_hadolint_finds_what_is_planted(tmp_path: Path) -> None:
     text = render.render(load("cpu"))["Dockerfile"]
-    (tmp_path / "Dockerfile").write_text(text.replace("FROM ${BASE}\n", "FROM debian\nRUN cd /opt && ls | wc\n"))
+    (tmp_path / "Dockerfile").write_text(
+        text.replace("FROM ${BASE}\n", "FROM debian\nRUN cd /opt && ls | wc\n")
+    )
     code, said = hadolint(tmp_path / "Dockerfile")
     assert code == 1
     assert [rule for rule in ("DL3003", "DL3006", "DL4006") if rule not in said] == []

@@ -49,6 +49,6 @@ def test_a_failure_inside_keeps_its_exit_code(home: Path, engine: Engine, tmp_pa
 
 
 def test_an_image_that_is_not_built_says_how_to_build_it(engine: Engine, tmp_path: Path) -> None:
-    profile = load("cpu").model_copy(update={"short": "nothere"})
+    profile = load("cpu").model_copy(update={"name": "nothere", "short": "nothere"})
     with pytest.raises(ImageError, match="nox -s build-nothere"):
         run(profile, [], tmp_path, engine=engine, gpus=False, output=QUIET)

@@ -70,7 +70,7 @@ def stage(profile: Profile, path: Path, *, base: str, where_from: sources.Source
 
 
 def parts(profile: Profile, tree: Path) -> dict[str, str]:
-    """What of ``tree``, a staged context or a checkout, an image of ``profile`` depends on: name to SHA-256."""
+    """What an image of ``profile`` depends on in ``tree``, a context or a checkout: name to SHA-256."""
     rendered = tree / folder(profile).relative_to(root())
     single = [*RENDERED, render.container_target(profile).file, BUILD, INSTALLER]
     if profile.image.base == "bootstrap":

@@ -189,6 +189,7 @@ def publish(ready: Bench, made: Canonical) -> dict[str, Any]:
         "archive": {"file": ARCHIVE, "sha256": made.archive, "bytes": made.size},
         "base": {"reference": ready.base.reference, "digest": ready.base.digest},
         "fingerprint": ready.context.fingerprint,
+        "parts": ready.context.parts,
         "revision": revision(),
         "engine": {"kind": ready.engine.kind, "version": ready.engine.server},
         "seconds": ready.seconds,

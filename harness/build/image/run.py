@@ -90,7 +90,7 @@ def run(
     runs.mkdir(parents=True, exist_ok=True)
     room = room or Room()
     try:
-        with client, _owned(runs) as user:
+        with contextlib.closing(client), _owned(runs) as user:
             container = client.containers.create(
                 built.find(client, engine, image, output),
                 list(command),
@@ -128,7 +128,7 @@ def _places(runs: Path, room: Room) -> dict[str, Any]:
     """The container's folders. Pure."""
     volumes = {str(path): {"bind": str(path), "mode": "ro"} for path in room.inputs}
     volumes[str(runs.resolve())] = {"bind": room.runs, "mode": "rw"}
-    # The engine mounts a folder before what lies in it. /root is there already, and closed to the image's user.
+    # The engine mounts a folder before what lies in it. The image has a /root, closed to the image's user.
     spaces = {"/tmp": "rw,exec,mode=1777"}  # noqa: S108 - the container's own
     if any(place["bind"].startswith("/root/") for place in volumes.values()):
         spaces["/root"] = "rw,mode=755,size=1m"
@@ -137,7 +137,7 @@ def _places(runs: Path, room: Room) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _owned(runs: Path) -> Iterator[str]:
-    """User and group for the container, never root; what it leaves in ``runs`` goes to that folder's owner."""
+    """User and group for the container, never root; what it leaves in ``runs`` is its owner's afterwards."""
     if os.getuid() != 0:
         yield f"{os.getuid()}:{os.getgid()}"
         return

@@ -13,6 +13,9 @@ from harness.build.image.built import Built
 from harness.evidence.files import replace_text
 from harness.evidence.model import Image, load
 
+_FIRST = 1
+"""What a container's command is among its processes: the image's entry point is the harness itself."""
+
 
 def records(runs: Path) -> frozenset[Path]:
     """The run folders below ``runs``; not ``latest``, which is a link to one of them."""
@@ -20,9 +23,14 @@ def records(runs: Path) -> frozenset[Path]:
 
 
 def note(built: Built, folders: Iterable[Path]) -> None:
-    """Write the digests, and the second layer of the fingerprint, into the records of ``folders``."""
+    """Write the digests, and the second layer of the fingerprint, into the records of ``folders``.
+
+    A climb that ran beside the container, on the machine itself, has not process number 1 and stays as it is.
+    """
     for folder in folders:
         run = load(folder)
+        if run.pid != _FIRST or run.profile != built.profile.name:
+            continue
         changes = {
             "image": Image(manifest=built.manifest, config=built.config),
             "fingerprint": {**run.fingerprint, "image": built.fingerprint},
