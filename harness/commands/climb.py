@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.common import Json, go_inside
+from harness.commands import again
+from harness.commands.common import Json, go_inside, inside
 from harness.console import Output
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def climb(
+    context: typer.Context,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Hydra overrides; the last word is yours."),
@@ -45,7 +47,10 @@ def climb(
         typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
     ] = False,
     native: Annotated[
-        bool, typer.Option("--native", help="In an environment made from the lock, not in the image.")
+        bool, typer.Option("--native", help="In an environment made from the lock; a GPU profile's default is its image.")
+    ] = False,
+    image: Annotated[
+        bool, typer.Option("--image", help="In the profile's image, without a network or a writable root.")
     ] = False,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
@@ -53,7 +58,10 @@ def climb(
     """Climb the ladder up to verl's own PPO trainer, and leave a run record."""
     output = Output(as_json=as_json)
     place = _place(profile, rehearse=rehearse)
-    del native  # the only way so far; --image goes here, before an environment is made
+    if image and native:
+        raise typer.BadParameter("--image and --native exclude each other")
+    if image or (place.device == "cuda" and not native and not inside(profile)):
+        raise typer.Exit(_in_image(context, output, gpus=place.device == "cuda"))
     go_inside(profile, source=verl_source)
     from harness.evidence import report
     from harness.ladder.command import run
@@ -84,6 +92,31 @@ def climb(
         runs=runs,
         place=place,
     )
+
+
+def _in_image(context: typer.Context, output: Output, *, gpus: bool) -> int:
+    """The same climb in the profile's image, with every path of this machine written whole."""
+    from harness.build.image.climb import Climb, climb, whole
+
+    given = context.params
+    paths = {name: whole(given[name], words=["tiny"]) for name in ("model", "data")}
+    file, _, function = given["reward"].rpartition(":")
+    reward = whole(file, words=[""])
+    source = whole(str(given["verl_source"] or ""), words=[""])
+    runs = given["runs"].expanduser().absolute()
+    changes = {name: str(path) for name, path in paths.items() if path} | {"runs": runs}
+    changes |= {"reward": f"{reward}:{function}"} if reward else {}
+    changes |= {"verl_source": source} if source else {}
+    asked = Climb(
+        profile=given["profile"],
+        command=tuple(again.words(context, changes, without={"image", "native"})),
+        runs=runs,
+        inputs=tuple(path for path in (*paths.values(), reward) if path),
+        overrides=tuple(given["overrides"] or ()),
+        verl_source=source,
+        gpus=gpus,
+    )
+    return climb(asked, output)
 
 
 def _place(profile: str, *, rehearse: bool) -> Place:

@@ -34,19 +34,19 @@ def changed(paths: list[Path], output: Output) -> None:
     output.result({"written": [shown(path) for path in paths]}, human)
 
 
-def go_inside(profile: str, *, source: Path | None = None) -> None:
+def goinside(profile: str, *, source: Path | None = None) -> None:
     """Go on in the profile's own environment, which is made from its lock if need be; return if this is it.
 
     ``source`` is a verl checkout that goes before the locked verl.
     """
-    if not _inside(profile):
+    if not inside(profile):
         from harness.build.enter import enter
 
         checkout = source.expanduser().resolve() if source else None
         enter(profile, sys.argv[1:], source=checkout, output=Output(as_json=True))
 
 
-def _inside(profile: str) -> bool:
+def inside(profile: str) -> bool:
     """Whether this interpreter is the profile's environment, made from the lock as it is now."""
     from harness.profiles import load, root
 
