@@ -43,6 +43,8 @@ class Tape:
 
     def go(self, offset: int) -> None:
         """Continue at ``offset``; in a stream that has passed it, at the nearest byte still in the window."""
+        # A damaged header can name any 64-bit number, which no file can be sought to.
+        offset = min(offset, self._size)
         if self.jumps and not self._start <= offset <= self.end:
             self._file.seek(offset)
             self._buffer, self._start, self._at = b"", offset, 0
@@ -71,7 +73,7 @@ class Tape:
     def read_at(self, offset: int, size: int) -> bytes:
         """Bytes from anywhere in a file that jumps, else from what is remembered of the end."""
         if self.jumps:
-            self._file.seek(offset)
+            self._file.seek(min(offset, self._size))
             data = self._file.read(min(size, max(0, self._size - offset)))
             self._file.seek(self.end)
             return data

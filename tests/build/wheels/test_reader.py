@@ -104,6 +104,15 @@ def test_random_bytes(data: bytes, jumps: bool) -> None:
             fatbin.entries(len(data), io.BytesIO(data).read, lambda count: None)
 
 
+@pytest.mark.parametrize("jumps", [True, False])
+def test_an_offset_that_no_file_has(make: Any, jumps: bool) -> None:
+    """The section table's place in the ELF header, turned into the largest number there is."""
+    whole = bytearray(make.cuda_library([SM60], [], [], filler=8))
+    whole[0x28:0x30] = b"\xff" * 8
+    with contextlib.suppress(elf.ElfError):  # a stream is searched without the table
+        assert sum(read(bytes(whole), jumps=jumps).containers.values()) <= 1
+
+
 @given(st.data())
 def test_one_changed_byte(make: Any, data: st.DataObject) -> None:
     whole = bytearray(make.cuda_library([SM60, SM90A], [PTX70], [IR], filler=8))
