@@ -89,6 +89,12 @@ def lock(session: nox.Session) -> None:
 
 
 @nox.session
+def update(session: nox.Session) -> None:
+    """Propose newer pins: ``-- PROFILE [--write NAME]``."""
+    verlock(session, "update", *(session.posargs or ["cpu"]))
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests that every change must pass (tier A) with the packages of the cpu lock."""
     session.run(python_of_lock(session), "-m", "pytest", *session.posargs, external=True)

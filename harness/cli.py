@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import __version__
-from harness.commands import climb, data, doctor, failures, handoff, images, profiles, reward, train, wheels
+from harness.commands import climb, data, doctor, failures, handoff, images, profiles, reward, train, update, wheels
 from harness.console import Output
 from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
 
@@ -65,6 +65,7 @@ for command in (
     images.build,
     images.prove,
     images.compare,
+    update.update,
 ):
     app.command()(command)
 app.add_typer(data.app, name="data")

@@ -255,6 +255,13 @@ class VerifyError(VerlockError):
     failure_class = "environment"
 
 
+class UpdateError(VerlockError):
+    """A newer pin that cannot be taken; nothing is written then."""
+
+    exit_code = 31
+    failure_class = "environment"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

@@ -64,7 +64,23 @@ class Anchor:
         try:
             source = normalised(inspect.getsource(self.function(module)))
         except AttributeError as error:
-            return Verdict(fit="unfit", difference=f"- {module.__name__}.{self.target}\n+ (gone: {error})")
+            return self._gone(module.__name__, str(error))
+        return self._judged(source)
+
+    def check_source(self, text: str, module: str) -> Verdict:
+        """Compare the source of a module, which need not be importable here, with the anchor."""
+        node: ast.AST | None = ast.parse(text)
+        for part in self.target.split("."):
+            inside = ast.iter_child_nodes(node) if node is not None else iter(())
+            node = next((child for child in inside if getattr(child, "name", None) == part), None)
+        if node is None:
+            return self._gone(module, "the source does not define it")
+        return self._judged(normalised(ast.unparse(node)))
+
+    def _gone(self, module: str, why: str) -> Verdict:
+        return Verdict(fit="unfit", difference=f"- {module}.{self.target}\n+ (gone: {why})")
+
+    def _judged(self, source: str) -> Verdict:
         missing = [f for f in self.fragments if f not in source]
         if not missing:
             return Verdict(fit="fit")

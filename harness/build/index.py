@@ -25,6 +25,15 @@ _OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Release:
+    """One version of a package on an index."""
+
+    version: str
+    uploaded: str | None
+    """When its last file came; none where the index does not say it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Offer:
     """One file of a release."""
 
@@ -33,6 +42,9 @@ class Offer:
     address: str
     """Where it is: a web address, or a path on this machine."""
     sha256: str | None = None
+    uploaded: str | None = None
+    """When, in ISO 8601, where the index says it (PEP 700)."""
+    yanked: bool = False
 
     @property
     def version(self) -> str:
@@ -72,6 +84,20 @@ class Index:
             raise refusals[0]
         return found
 
+    def releases(self, package: str) -> list[Release]:
+        """The versions of a package on the index that are not withdrawn, in the order of the page.
+
+        Raises:
+            LockError: the index does not answer, or does not know the package.
+        """
+        address = self._addresses[-1 - len(self._sources.extra_indexes)]
+        found: dict[str, str | None] = {}
+        for offer in self._page(f"{address.rstrip('/')}/{canonicalize_name(package)}/"):
+            if not offer.yanked and offer.name.endswith((".whl", ".tar.gz")):
+                known = found.get(offer.version)
+                found[offer.version] = max(filter(None, (known, offer.uploaded)), default=None)
+        return [Release(version=version, uploaded=uploaded) for version, uploaded in found.items()]
+
     def _page(self, address: str) -> list[Offer]:
         answer = self._web.get(address, {"Accept": _ACCEPT, "Accept-Encoding": "gzip"})
         return parse(answer.body.decode("utf-8", "replace"), base=answer.url, json_page="json" in answer.kind)
@@ -93,6 +119,8 @@ def parse(text: str, *, base: str, json_page: bool) -> list[Offer]:
                 name=str(file["filename"]),
                 address=urljoin(base, str(file["url"])),
                 sha256=file.get("hashes", {}).get("sha256"),
+                uploaded=file.get("upload-time"),
+                yanked=bool(file.get("yanked")),
             )
             for file in json.loads(text)["files"]
         ]

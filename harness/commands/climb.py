@@ -47,7 +47,10 @@ def climb(
         typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
     ] = False,
     native: Annotated[
-        bool, typer.Option("--native", help="In an environment made from the lock; a GPU profile's default is its image.")
+        bool,
+        typer.Option(
+            "--native", help="In an environment made from the lock; a GPU profile's default is its image."
+        ),
     ] = False,
     image: Annotated[
         bool, typer.Option("--image", help="In the profile's image, without a network or a writable root.")
