@@ -50,13 +50,13 @@ def smoke_mac(session: nox.Session) -> None:
 
 @nox.session(name="smoke-p40")
 def smoke_p40(session: nox.Session) -> None:
-    """Climb on a Tesla P40; ``-- --rehearse`` does it on any CPU, under the P40's lock and contract."""
+    """Climb on a Tesla P40, in its image; ``-- --rehearse`` does it on any CPU, under its contract."""
     verlock(session, "climb", "--profile", "p40-sm61", *session.posargs)
 
 
 @nox.session(name="smoke-a100")
 def smoke_a100(session: nox.Session) -> None:
-    """Climb on an A100; ``-- --rehearse`` does it on any CPU, under the A100's lock and contract."""
+    """Climb on an A100, in its image; ``-- --rehearse`` does it on any CPU, under its contract."""
     verlock(session, "climb", "--profile", "a100", *session.posargs)
 
 
