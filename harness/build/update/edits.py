@@ -26,8 +26,8 @@ def apply(text: str, edit: Edit) -> str:
     """
     lines = text.splitlines(keepends=True)
     line = lines[edit.line - 1] if edit.line <= len(lines) else ""
-    # A comment at the end of the line may repeat the value.
-    value, comment = _split(line)
+    # A comment at the end of the line may repeat the value; an action's version is itself a comment.
+    value, comment = (line, "") if "#" in edit.before else _split(line)
     found = re.findall(rf"(?<![\w.+-]){re.escape(edit.before)}(?![\w.+-])", value)
     if len(found) != 1:
         raise ProfileError(
