@@ -10,11 +10,13 @@ import pytest
 
 from harness.build import base
 from harness.build.engine import Engine, choose, find
-from harness.build.image.make import load_archive, place
+from harness.build.image.context import Context
+from harness.build.image.make import Bench, load_archive, place
 from harness.console import Output
 from harness.profiles import load
 
 Make = Callable[..., Path]
+MakeBench = Callable[..., Bench]
 
 
 @pytest.fixture(scope="session")
@@ -50,5 +52,30 @@ def make(engine: Engine, small_base: str, tmp_path: Path) -> Make:
         subprocess.run(engine.command("save", "--output", saved, tag), check=True, capture_output=True)
         subprocess.run(engine.command("rmi", tag), check=True, capture_output=True)
         return saved
+
+    return made
+
+
+@pytest.fixture
+def bench() -> MakeBench:
+    """Make ready to build the lines of a Dockerfile in a folder, by the steps of a real build."""
+
+    def made(engine: Engine, folder: Path, *lines: str) -> Bench:
+        context = folder / "context"
+        context.mkdir(exist_ok=True)
+        (context / "Dockerfile").write_text("\n".join(lines) + "\n")
+        profile = load("cpu")
+        network = ("--network", "host") if engine.network == "host" else ()
+        return Bench(
+            profile=profile,
+            engine=engine,
+            home=folder,
+            base=base.Base(reference=base.reference(profile), digest="sha256:0", archive=None),
+            context=Context(
+                path=context, dockerfile=context / "Dockerfile", parts={}, fingerprint="sha256:0"
+            ),
+            options=network,
+            output=Output(as_json=True),
+        )
 
     return made

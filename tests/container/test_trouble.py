@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ import pytest
 from harness.build import base
 from harness.build.engine import Engine, choose, find
 from harness.build.image import steps
-from harness.build.image.context import Context
 from harness.build.image.make import Bench, load_archive, once, place
 from harness.console import Output
 from harness.errors import BuildError, DiskFullError, EngineError
@@ -23,40 +22,26 @@ from harness.profiles import load, root
 
 QUIET = Output(as_json=True)
 CPU = load("cpu")
+MakeBench = Callable[..., Bench]
 
 
-def bench(engine: Engine, folder: Path, *lines: str) -> Bench:
-    """Ready to build the lines of a Dockerfile in ``folder``."""
-    context = folder / "context"
-    context.mkdir(exist_ok=True)
-    (context / "Dockerfile").write_text("\n".join(lines) + "\n")
-    network = ("--network", "host") if engine.network == "host" else ()
-    return Bench(
-        profile=CPU,
-        engine=engine,
-        home=folder,
-        base=base.Base(reference=base.reference(CPU), digest="sha256:0", archive=None),
-        context=Context(path=context, dockerfile=context / "Dockerfile", fingerprint="sha256:0"),
-        options=network,
-        output=QUIET,
-    )
-
-
-def test_a_base_that_does_not_exist(engine: Engine, tmp_path: Path) -> None:
+def test_a_base_that_does_not_exist(engine: Engine, bench: MakeBench, tmp_path: Path) -> None:
     ready = bench(engine, tmp_path, f"FROM debian:bookworm@sha256:{0:064d}", "RUN true")
     with pytest.raises(BuildError, match="base image cannot be had"):
         once(ready, tmp_path / "image.tar", no_cache=True)
     assert [path.name for path in tmp_path.iterdir()] == ["context"]
 
 
-def test_a_step_that_fails_names_itself(engine: Engine, small_base: str, tmp_path: Path) -> None:
+def test_a_step_that_fails_names_itself(
+    engine: Engine, bench: MakeBench, small_base: str, tmp_path: Path
+) -> None:
     ready = bench(engine, tmp_path, f"FROM {small_base}", "RUN echo broken here && false")
     with pytest.raises(BuildError, match="echo broken here"):
         once(ready, tmp_path / "image.tar", no_cache=True)
     assert [path.name for path in tmp_path.iterdir()] == ["context"]
 
 
-def test_a_full_disk(engine: Engine, small_base: str, tmp_path: Path) -> None:
+def test_a_full_disk(engine: Engine, bench: MakeBench, small_base: str, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=20m", "none", small]
@@ -105,7 +90,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Private]:
 
 
 def test_an_engine_that_stops_in_mid_build(
-    private: Private, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    private: Private, bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in private.variables.items():
         monkeypatch.setenv(name, value)
