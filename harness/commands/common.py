@@ -34,7 +34,7 @@ def changed(paths: list[Path], output: Output) -> None:
     output.result({"written": [shown(path) for path in paths]}, human)
 
 
-def goinside(profile: str, *, source: Path | None = None) -> None:
+def go_inside(profile: str, *, source: Path | None = None) -> None:
     """Go on in the profile's own environment, which is made from its lock if need be; return if this is it.
 
     ``source`` is a verl checkout that goes before the locked verl.

@@ -11,11 +11,11 @@ from harness.build import files, sources
 from harness.build.index import Index
 from harness.build.update import changes
 from harness.build.update.changes import Change, Unknown
-from harness.build.update.trial import Trial, attempt, copied, remake
+from harness.build.update.trial import Trial, attempt, concerned, copied, remake
 from harness.build.web import Web
 from harness.console import Output
 from harness.errors import UpdateError
-from harness.profiles import Profile, load, names, root
+from harness.profiles import Profile, load, root
 
 _SHOWN = 12
 
@@ -39,7 +39,9 @@ def update(given: str, *, write: str | None, output: Output) -> None:
         trials = []
         for change in known:
             output.line(f"trying {change.name} {change.proposed}")
-            trials.append(attempt(profile, change, web, index))
+            trial = attempt(profile, change, web, index)
+            if trial.locks or trial.problems or change.edits:  # a base of the same packages is no change
+                trials.append(trial)
     document = {
         "profile": profile.name,
         "changes": [trial.document() for trial in trials],
@@ -65,11 +67,9 @@ def _write(profile: Profile, change: Change, output: Output) -> None:
     Raises:
         UpdateError: what follows from it cannot be made, or a file was changed meanwhile. Nothing is written.
     """
-    shared = any(Path(edit.file).name.startswith("_") for edit in change.edits)
-    concerned = list(names()) if shared else _extending(profile)
     before = _texts(root())
     with copied(change) as place:
-        code, problems = remake(place, change, concerned)
+        code, problems = remake(place, change, concerned(profile, change))
         if code:
             raise UpdateError(
                 f"{change.name} {change.proposed} cannot be taken",
@@ -90,16 +90,6 @@ def _write(profile: Profile, change: Change, output: Output) -> None:
             output.line(f"wrote {name}")
 
     output.result({"written": written, "change": asdict(change)}, human)
-
-
-def _extending(profile: Profile) -> list[str]:
-    """The profile, and those that extend its file."""
-    mark = f"extends: {profile.name}\n"
-    return [
-        name
-        for name in names()
-        if name == profile.name or mark in (root() / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
-    ]
 
 
 def _texts(place: Path) -> dict[str, str]:
@@ -132,7 +122,9 @@ def _print(profile: Profile, trials: list[Trial], unknown: list[Unknown], output
 
 
 def _judgements(trial: Trial) -> list[str]:
-    said = [f"cannot be taken: {problem}" for problem in trial.problems]
+    said = [f"cannot be taken: {problem}" for problem in trial.problems[:_SHOWN]]
+    if len(trial.problems) > _SHOWN:
+        said.append(f"and {len(trial.problems) - _SHOWN} more (--json lists them)")
     if trial.audit:
         said.append(f"audit: {trial.audit}")
     for patch in trial.patches:

@@ -27,7 +27,7 @@ from harness.build.update.edits import apply
 from harness.build.update.newer import Moved, moved, moved_packages
 from harness.build.web import Web
 from harness.errors import LockError
-from harness.profiles import Profile, root
+from harness.profiles import Profile, names, root
 
 # What a lock, a render and an audit read.
 _READ = ("profiles", "docker", ".github")
@@ -65,10 +65,22 @@ def copied(change: Change) -> Iterator[Path]:
         yield place
 
 
+def concerned(profile: Profile, change: Change) -> list[str]:
+    """The profiles whose locks a change moves: all that read the edited files, since locks must agree."""
+    if any(Path(edit.file).name.startswith("_") for edit in change.edits):
+        return list(names())
+    mark = f"extends: {profile.name}\n"
+    return [
+        name
+        for name in names()
+        if name == profile.name or mark in (root() / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+    ]
+
+
 def attempt(profile: Profile, change: Change, web: Web, index: Index) -> Trial:
-    """Try a change for one profile."""
+    """Try a change; the difference is shown for the one profile."""
     with copied(change) as place:
-        code, said = remake(place, change, [profile.name])
+        code, said = remake(place, change, concerned(profile, change))
         problems = said if code else ()
         locks = _moved(place, profile)
         audited = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from harness.build.update.changes import Change
 from harness.build.update.edits import Edit
 from harness.console import Output
 from harness.errors import UpdateError
-from harness.profiles import load, root
+from harness.profiles import load, names, root
 
 QUIET = Output(as_json=True)
 COMMIT = "0" * 40
@@ -86,8 +87,11 @@ def test_a_name_without_anything_newer_says_what_there_is(checkout: Path) -> Non
 
 
 def test_profiles_that_extend_another_are_locked_with_it() -> None:
-    assert command._extending(load("cpu")) == ["cpu", "mac-m4-16g"]
-    assert command._extending(load("a100")) == ["a100"]
+    change = action("1 # v4.3.0")
+    assert trial.concerned(load("cpu"), change) == ["cpu", "mac-m4-16g"]
+    assert trial.concerned(load("a100"), change) == ["a100"]
+    shared = Edit(file="profiles/_base.yaml", line=1, before="a", after="b")
+    assert trial.concerned(load("a100"), replace(change, edits=(shared,))) == list(names())
 
 
 def test_a_lock_s_difference_is_seen_in_the_copy(checkout: Path) -> None:
