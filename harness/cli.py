@@ -9,7 +9,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import __version__
-from harness.commands import climb, data, doctor, failures, handoff, images, profiles, reward, train, update, wheels
+from harness.commands import (
+    climb,
+    data,
+    doctor,
+    failures,
+    handoff,
+    images,
+    profiles,
+    reward,
+    train,
+    update,
+    wheels,
+)
 from harness.console import Output
 from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
 
