@@ -139,3 +139,5 @@ def lint(session: nox.Session) -> None:
     session.run("zizmor", "--offline", "--persona=pedantic", ".github")
     for command in ("schema", "render", "lock"):
         session.run("verlock", command, "--check")
+    for profile in sorted(Path("profiles").glob("[!_]*.yaml")):
+        session.run("verlock", "plan", profile.stem, "--check")

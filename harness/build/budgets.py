@@ -26,7 +26,7 @@ class LockBudget(Model):
 
 
 class ImageBudget(Model):
-    """For the image's archive, compressed."""
+    """For the image's layers as a registry is sent them, packed with zstd."""
 
     archive: Bytes
     reason: Text
@@ -86,7 +86,7 @@ def lock_problems(profile: str, target: str, *, download: int, disk: int) -> lis
 
 
 def image_problems(profile: str, *, archive: int) -> list[Problem]:
-    """What an image's archive of ``archive`` bytes is over its budget; none where none was set."""
+    """What an image of ``archive`` packed bytes is over its budget; none where none was set."""
     budget = load().get(profile)
     limit = budget.image if budget else None
     if limit is None or archive <= limit.archive:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import budgets
 from harness.build.engine import Engine
 from harness.build.image.archive import sha256
 from harness.build.image.make import ARCHIVE, RECORD, build, place
@@ -42,6 +43,19 @@ def test_the_record_says_what_the_archive_is(home: Path) -> None:
     assert record["archive"]["sha256"] == sha256(home / ARCHIVE)
     assert record["archive"]["bytes"] == (home / ARCHIVE).stat().st_size
     assert [path.name for path in home.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_image_is_within_its_budget(home: Path, tmp_path: Path) -> None:
+    """Packed as skopeo packs layers for a registry."""
+    packed = ["skopeo", "copy", "--dest-compress", "--dest-compress-format", "zstd"]
+    target = tmp_path / "packed"
+    subprocess.run(
+        [*packed, f"oci-archive:{home / ARCHIVE}", f"dir:{target}"], check=True, capture_output=True
+    )
+    size = sum(path.stat().st_size for path in target.iterdir())
+    assert 10**8 < size < (home / ARCHIVE).stat().st_size / 2
+    assert budgets.image_problems("cpu", archive=size) == []
+    assert len(budgets.image_problems("cpu", archive=size * 2)) == 1
 
 
 def climb(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
