@@ -8,10 +8,8 @@ import torch
 
 from harness.adapt.rollout.generator import Generator
 from harness.adapt.rollout.mock import MockGenerator
+from harness.adapt.rollout.rows import MOST_ROWS
 from harness.adapt.settings import from_environment
-
-# vLLM's default of 1024 sequences would make each fixed-shape batch 1024 rows.
-MOST_ROWS = 64
 
 
 def _rows(config: Any) -> int:
