@@ -16,6 +16,7 @@ from harness.commands import (
     failures,
     handoff,
     images,
+    plan,
     profiles,
     reward,
     train,
@@ -70,7 +71,6 @@ for command in (
     profiles.schema,
     profiles.render,
     profiles.lock,
-    wheels.plan,
     wheels.audit,
     wheels.env,
     images.engine,
@@ -80,6 +80,7 @@ for command in (
     update.update,
 ):
     app.command()(command)
+app.add_typer(plan.app, name="plan")
 app.add_typer(data.app, name="data")
 app.add_typer(reward.app, name="reward")
 app.add_typer(handoff.app, name="handoff")

@@ -113,6 +113,12 @@ def run(profile_name: str, model: str, words: Sequence[str], output: Output) -> 
             if (one := getattr(traced, name)) is not None
         },
         "phases": [phase.document() for phase in found],
+        "offload": {
+            "on" if on else "off": _by_role(
+                phases(settings.offloaded(chosen, on=on), traced, planner.machine)
+            )
+            for on in (True, False)
+        },
         "change": list(keys),
     }
     output.result(document, lambda: _print(document, output))
@@ -121,6 +127,18 @@ def run(profile_name: str, model: str, words: Sequence[str], output: Output) -> 
         if output.as_json:
             raise SystemExit(error.exit_code)
         raise error
+
+
+def _by_role(found: Sequence[Phase]) -> dict[str, dict[str, int]]:
+    """The most that device and host hold while a role works."""
+    working = [(phase.active[0], phase) for phase in found if phase.name != "start"]
+    return {
+        role: {
+            "device": max(phase.device for name, phase in working if name == role),
+            "host": max(phase.host for name, phase in working if name == role),
+        }
+        for role in dict.fromkeys(name for name, _ in working)
+    }
 
 
 def _print(document: dict[str, Any], output: Output) -> None:
@@ -133,6 +151,11 @@ def _print(document: dict[str, Any], output: Output) -> None:
     output.line(f"  {'phase':<28} {first:>12} {'host':>10}")
     for phase in document["phases"]:
         output.line(f"  {phase['name']:<28} {phase['device'] >> 20:>12} {phase['host'] >> 20:>10}")
+    if not shared:
+        output.line(f"  {'at most, by role at work':<28} {'offloaded':>12} {'not':>10}")
+        on, off = document["offload"]["on"], document["offload"]["off"]
+        for role in on:
+            output.line(f"  {role:<28} {on[role]['device'] >> 20:>12} {off[role]['device'] >> 20:>10}")
     if document["assumed"]:
         output.line(f"  not set, taken as: {', '.join(document['assumed'])}")
     if document["fits"]:
@@ -155,7 +178,7 @@ def _problems(
         if over > 0 and have is not None:
             found.append(
                 Problem(
-                    what=f"{model} does not fit the {kind} memory of {profile.name}: {over / _GIB:.2f} GiB over",
+                    what=f"{model} is {over / _GIB:.2f} GiB over the {kind} memory of {profile.name}",
                     where=f"phase {phase.name}",
                     why=f"{have / _GIB:.1f} GiB, less {_reserve(kind) / _GIB:.0f} GiB that are no tensors",
                     todo=todo,

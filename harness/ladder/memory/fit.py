@@ -10,8 +10,8 @@ from harness.ladder.memory.settings import Settings
 
 GIB = 1 << 30
 DEVICE_RESERVE = GIB
-"""Kept free of tensors on a CUDA device: its context and libraries take some hundred MiB, and the allocator's blocks
-are never full. A round number, not a measurement: none of this project's machines has a GPU."""
+"""Kept free of tensors on a CUDA device: its context and libraries take some hundred MiB, and the allocator's
+blocks are never full. A round number, not a measurement: it was set on machines without a GPU."""
 HOST_RESERVE = 2 * GIB
 """Python, torch, verl and Ray in all processes of a climb: 1.9 GiB measured with the tiny model."""
 Replan = Callable[[Sequence[str]], tuple[Settings, list[Phase]]]
@@ -54,7 +54,7 @@ def judge(phases: Sequence[Phase], machine: Machine, *, ranks: int) -> Verdict:
 
 
 def candidates(settings: Settings, *, separate: bool) -> Iterator[tuple[str, ...]]:
-    """Keys in the order of what they cost in speed or learning, least first; those with no effect are left out."""
+    """Keys by what they cost in speed or learning, the least first; those with no effect are left out."""
     yield from _batches(settings)
     if not settings.actor.checkpointing:
         yield ("actor_rollout_ref.model.enable_gradient_checkpointing=true",)

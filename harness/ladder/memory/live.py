@@ -42,7 +42,7 @@ class Live(TorchDispatchMode):
         self._peak = 0
         self._sizes: dict[int, int] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, then look at what it returned."""
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
@@ -58,7 +58,7 @@ class Live(TorchDispatchMode):
                 self.see(getattr(value, name))
             return
         storage = value.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
+        key, size = _key(storage), storage.nbytes()
         if key not in self._sizes:
             self._sizes[key] = 0
             weakref.finalize(storage, self._gone, key)
@@ -82,8 +82,8 @@ class Live(TorchDispatchMode):
 
         def resize_(storage: Any, size: int) -> Any:
             result = watcher._resize(storage, size)
-            if storage._cdata in watcher._sizes:
-                watcher._resized(storage._cdata, size)
+            if _key(storage) in watcher._sizes:
+                watcher._resized(_key(storage), size)
             return result
 
         torch.UntypedStorage.resize_ = resize_
@@ -101,3 +101,8 @@ class Live(TorchDispatchMode):
 
     def _gone(self, key: int) -> None:
         self.now -= self._sizes.pop(key)
+
+
+def _key(storage: Any) -> int:
+    """The address of the storage itself: Python objects for it come and go."""
+    return int(storage._cdata)  # noqa: SLF001 - there is no public name for it

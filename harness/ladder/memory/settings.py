@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.adapt.rollout.rows import MOST_ROWS
@@ -19,7 +19,17 @@ _DTYPES: dict[str, DtypeName] = {
     "bfloat16": "bfloat16",
 }
 MOMENTS = {"AdamW": 2, "Adam": 2}
-"""Tensors that the optimiser keeps for each parameter, in its dtype (torch/optim/adam.py: exp_avg, exp_avg_sq)."""
+"""Tensors that the optimiser keeps for each parameter: exp_avg, exp_avg_sq (torch/optim/adam.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dtypes:
+    """Number formats of a role."""
+
+    weights: DtypeName
+    """And so of gradients and optimiser state."""
+    compute: DtypeName
+    reduce: DtypeName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +37,7 @@ class RoleSettings:
     """Actor, critic or reference policy. Batch sizes in sequences on one rank."""
 
     kind: Literal["language_model", "value_model"]
-    dtype: DtypeName
-    """Of the weights, and so of gradients and optimiser state."""
-    compute: DtypeName
-    reduce: DtypeName
+    dtypes: Dtypes
     micro: int
     infer: int
     accumulates: bool = False
@@ -72,6 +79,16 @@ class Settings:
     rollout: RolloutSettings
     assumed: tuple[str, ...] = ()
     """Keys without a value, and what was taken for it."""
+
+
+def offloaded(settings: Settings, *, on: bool) -> Settings:
+    """The same with weights and optimiser state of all that is trained on the host, or none of it."""
+
+    def role(one: RoleSettings | None) -> RoleSettings | None:
+        return one and replace(one, param_offload=on, optimizer_offload=on)
+
+    actor = replace(settings.actor, param_offload=on, optimizer_offload=on)
+    return replace(settings, actor=actor, critic=role(settings.critic))
 
 
 def read(config: Any) -> Settings:
@@ -151,9 +168,9 @@ class _Reader:
             infer=min(self._size(node.log_prob_micro_batch_size_per_gpu, key), self.step),
             checkpointing=bool(self.root.actor_rollout_ref.model.enable_gradient_checkpointing),
             reshard=bool(node.fsdp_config.reshard_after_forward),
-            # verl forces CPUOffloadPolicy on a model that is only read (transformer_impl.py, _build_fsdp_module).
+            # verl forces CPUOffloadPolicy on a model that is only read (_build_fsdp_module).
             param_offload=True,
-            **_dtypes(node.fsdp_config, trained=False),
+            dtypes=_dtypes(node.fsdp_config, trained=False),
         )
 
     def _trained(
@@ -173,7 +190,7 @@ class _Reader:
             param_offload=bool(fsdp.param_offload),
             optimizer_offload=bool(fsdp.optimizer_offload),
             moments=MOMENTS[str(node.optim.optimizer)],
-            **_dtypes(fsdp, trained=True),
+            dtypes=_dtypes(fsdp, trained=True),
         )
 
     def _size(self, value: Any, key: str, *, note: bool = True) -> int:
@@ -184,14 +201,14 @@ class _Reader:
         return int(value)
 
 
-def _dtypes(fsdp: Any, *, trained: bool) -> dict[str, DtypeName]:
+def _dtypes(fsdp: Any, *, trained: bool) -> Dtypes:
     """verl's own defaults: fp32 weights where they are trained, bf16 else, and bf16 to compute in."""
     mixed: Mapping[str, Any] = fsdp.get("mixed_precision") or {}
-    return {
-        "dtype": _DTYPES[str(fsdp.model_dtype or ("fp32" if trained else "bf16"))],
-        "compute": _DTYPES[str(mixed.get("param_dtype", "bf16"))],
-        "reduce": _DTYPES[str(mixed.get("reduce_dtype", "fp32"))],
-    }
+    return Dtypes(
+        weights=_DTYPES[str(fsdp.model_dtype or ("fp32" if trained else "bf16"))],
+        compute=_DTYPES[str(mixed.get("param_dtype", "bf16"))],
+        reduce=_DTYPES[str(mixed.get("reduce_dtype", "fp32"))],
+    )
 
 
 def _unplanned(config: Any) -> list[Problem]:

@@ -1,8 +1,8 @@
-"""Runs the phases of one role on fake tensors: the real modules, verl's own FSDP2 wrapping, no memory, no weights.
+"""Runs the phases of one role on fake tensors: the real modules, verl's own FSDP2 wrapping, and no memory.
 
 Every rank does the same, so one is traced; the process group is torch's ``fake`` backend. The device is the
-CPU, since a build without CUDA has no streams for FSDP2: sizes are those of the same operations on a GPU, with
-PyTorch's fused attention kernels on both.
+CPU, since a build without CUDA has no streams for FSDP2. The operations are those of a GPU, and so are their
+sizes, where PyTorch's fused attention runs on both.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import torch
 from harness.ladder.memory.live import Live
 from harness.ladder.memory.settings import RoleSettings, RolloutSettings
 
-# verl takes the log-probability row by row, so that what is in passing is one row. A trace of each row would take
-# minutes; in this many pieces what is in passing is a sixty-fourth of the logits.
+# verl takes the log-probability row by row, so that what is in passing is one row. A trace of each row would
+# take minutes; in this many pieces what is in passing is a sixty-fourth of the logits.
 PIECES = 64
 
 
@@ -39,7 +39,7 @@ class RoleBytes:
     pinned: int
     """The same in pinned host memory, where each tensor takes a power of two."""
     unit: int
-    """The largest FSDP unit's shard: copied to the device while it is used, where the weights are on the host."""
+    """The largest FSDP unit's shard: copied to the device while in use, where the weights are on the host."""
     infer: int = 0
     infer_entropy: int = 0
     train: int = 0
@@ -90,7 +90,7 @@ def role(config: Any, settings: RoleSettings, *, prompt: int, response: int, ran
             "parameters": count,
             "full": sum(whole),
             "largest": max(whole),
-            "shard": live.now,
+            "shard": sum(local) + sum(_size(buffer) for buffer in module.buffers()),
             "pinned": sum(1 << (size - 1).bit_length() for size in local if size),
             "unit": _largest_unit(module),
         }
@@ -107,7 +107,7 @@ def build(config: Any, settings: RoleSettings) -> Any:
     """The module that verl's engine builds (transformer_impl.py, _build_module), with random weights."""
     from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
 
-    dtype = getattr(torch, settings.dtype)
+    dtype = getattr(torch, settings.dtypes.weights)
     if settings.kind == "language_model":
         module = AutoModelForCausalLM.from_config(config, dtype=dtype)
     else:
@@ -125,8 +125,8 @@ def shard(module: Any, settings: RoleSettings, mesh: Any) -> None:
     from verl.utils.fsdp_utils import apply_fsdp2
 
     policy = MixedPrecisionPolicy(
-        param_dtype=getattr(torch, settings.compute),
-        reduce_dtype=getattr(torch, settings.reduce),
+        param_dtype=getattr(torch, settings.dtypes.compute),
+        reduce_dtype=getattr(torch, settings.dtypes.reduce),
         cast_forward_inputs=True,
     )
     options = {
@@ -168,7 +168,7 @@ def log_probs(logits: Any, labels: Any) -> Any:
 
 
 def rollout(config: Any, settings: RolloutSettings, *, prompt: int, response: int) -> RolloutBytes:
-    """Trace the ``hf`` rollout: the prompts at once, and the last token, with keys and values at full length."""
+    """Trace the ``hf`` rollout: all prompts, then the last token with keys and values at full length."""
     from transformers import AutoModelForCausalLM, DynamicCache
 
     from harness.adapt.rollout.generator import SMALLEST_BUCKET
@@ -231,9 +231,9 @@ def _train(module: Any, settings: RoleSettings, live: Live, length: int) -> tupl
 
 
 def _autocast(settings: RoleSettings) -> AbstractContextManager[Any]:
-    if settings.compute == "float32":
+    if settings.dtypes.compute == "float32":
         return nullcontext()
-    return torch.autocast(device_type="cpu", dtype=getattr(torch, settings.compute))
+    return torch.autocast(device_type="cpu", dtype=getattr(torch, settings.dtypes.compute))
 
 
 def _size(tensor: Any) -> int:

@@ -24,6 +24,7 @@ from harness.ladder import batch as batches
 from harness.ladder.forward_rung import _one_batch
 from harness.ladder.inputs import prepare
 from harness.ladder.options import ClimbOptions
+from harness.ladder.overrides import words
 from harness.ladder.workers import Workers
 from harness.profiles import load
 
@@ -90,7 +91,13 @@ def main(folder: Path, case: dict[str, Any]) -> dict[str, int]:
     save(case["config"], folder / "model")
     options = ClimbOptions(model=str(folder / "model"), overrides=tuple(case["overrides"]))
     inputs = prepare(options, folder)
-    workers = Workers(SimpleNamespace(options=options, inputs=inputs, profile=load("cpu")))  # type: ignore[arg-type]
+    context = SimpleNamespace(
+        options=options,
+        inputs=inputs,
+        profile=load("cpu"),
+        words=lambda rung: words(load("cpu"), rung, options.overrides),
+    )
+    workers = Workers(context)  # type: ignore[arg-type]
     tensors = batch(case["rows"], case["prompt"], case["response"])
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
