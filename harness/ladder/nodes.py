@@ -84,7 +84,7 @@ def wait(number: int, tell: Callable[[str], None], *, patience: float = PATIENCE
 def commands(profile: str, expect: str, runs: Path) -> list[list[str]]:
     """What is run on each node: the fingerprint against the expected one, then the rung ``env``."""
     climb = ["climb", "--profile", profile, "--to", "env", "--runs", str(runs / "nodes")]
-    return [["fingerprint", "--expect", expect], climb]
+    return [["fingerprint", "--profile", profile, "--expect", expect], climb]
 
 
 def check(nodes: Sequence[Node], asked: Sequence[Sequence[str]]) -> None:

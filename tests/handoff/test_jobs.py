@@ -256,7 +256,7 @@ def test_the_script_starts_the_digest_with_the_volumes(started: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert parameters().image in done.stdout
     assert ":/data:ro" in done.stdout
-    assert "fingerprint --expect" in done.stdout.partition("ray start --head")[0]
+    assert "fingerprint --profile a100 --expect" in done.stdout.partition("ray start --head")[0]
 
 
 @pytest.mark.parametrize(
