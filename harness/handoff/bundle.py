@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.build import base_lock, files, lockfile
+from harness.build.image import built as image
 from harness.build.image.archive import sha256
 from harness.build.image.make import ARCHIVE, RECORD, alone, place
 from harness.build.lock import folder as locks
@@ -73,6 +74,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
     """Make ``dist/PROFILE/handoff``, and return it with its manifest.
 
     Raises:
+        EnvironmentDiffersError: the image was built from something else than this checkout holds now.
         HandoffError: no image, one that is not what its record or the locks say, or one without a run that
             proves it (unless ``order.unproven``).
     """
@@ -80,6 +82,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
     home = place(profile)
     with alone(home):
         built = _built(profile, home / RECORD)
+        image.check(image.read(profile))
         archive = home / built.archive.file
         _whole(archive, built)
         run, verdict = _judge(profile, built, order)

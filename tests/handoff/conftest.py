@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.build import base_lock, lockfile
+from harness.build.image.context import parts
 from harness.build.image.layers import apply
 from harness.build.image.normalise import pack
 from harness.console import Output
@@ -116,8 +117,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plac
     home = tmp_path / "dist" / "cpu"
     rendered = tmp_path / "docker" / "rendered" / "cpu"
     home.mkdir(parents=True)
-    rendered.mkdir(parents=True)
+    shutil.copytree(root() / "docker" / "rendered" / "cpu", rendered)
     shutil.copytree(root() / "profiles", tmp_path / "profiles")
+    (tmp_path / "harness").symlink_to(root() / "harness")
     pins = "".join(
         f"{name}=={version} \\\n    --hash=sha256:{'0' * 64}\n"
         for name, (version, _licence) in DISTRIBUTIONS.items()
@@ -153,6 +155,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plac
             "archive": {"file": "image.tar", "sha256": made.archive, "bytes": made.size},
             "base": {"reference": "verlock-base:cpu", "digest": "sha256:" + "2" * 64},
             "fingerprint": FINGERPRINT,
+            "parts": parts(load("cpu"), tmp_path),
             "revision": "0123456789abcdef0123456789abcdef01234567",
         }
         (home / "image.json").write_text(json.dumps(record))

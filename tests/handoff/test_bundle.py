@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.console import Output
-from harness.errors import HandoffError, ToolMissingError
+from harness.errors import EnvironmentDiffersError, HandoffError, ToolMissingError
 from harness.evidence.model import Image, Rung
 from harness.handoff import verify
 from harness.handoff.bundle import Order, bundle
@@ -161,6 +161,13 @@ def test_a_record_that_cannot_be_read_is_said(place: Any, plant: str) -> None:
     (place.home / "image.json").write_text(plant)
     with pytest.raises(HandoffError, match="its record cannot be read"):
         make()
+
+
+def test_an_image_of_another_profile_than_the_job_files_is_refused(place: Any) -> None:
+    profile = place.root / "profiles" / "cpu.yaml"
+    profile.write_text(profile.read_text() + "\n# changed since the image was built\n")
+    with pytest.raises(EnvironmentDiffersError, match="profiles is not what the image of cpu was built from"):
+        make(unproven=True)
 
 
 def test_a_changed_archive_is_refused(place: Any) -> None:
