@@ -21,6 +21,7 @@ VARIABLE = "VERLOCK_ENGINE"
 """Names the client to use: a path, or a name on PATH."""
 Kind = Literal["docker", "podman"]
 _ASK_SECONDS = 20
+_PODMAN = "a climb in an image goes through the Docker SDK: for `--image`, start Docker"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class Engine:
     usable: bool
     missing: str | None
     remedy: str | None
+    note: str | None
+    """What it cannot do beside building, and what to do then."""
     network: Literal["default", "host"]
     """``host`` where the daemon has no bridge: builds then use the machine's own network."""
 
@@ -82,6 +85,7 @@ def judge(answers: Answers) -> Engine:
         usable=missing is None,
         missing=missing,
         remedy=remedy,
+        note=_PODMAN if answers.kind == "podman" and missing is None else None,
         network="host" if bare else "default",
     )
 

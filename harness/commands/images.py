@@ -25,6 +25,8 @@ def engine(as_json: Json = False) -> None:
             output.line(f"{one.title()}: {'can build' if one.usable else f'cannot build: {one.missing}'}")
             if one.remedy:
                 output.line(f"  do: {one.remedy}")
+            if one.note:
+                output.line(f"  {one.note}")
 
     usable = [one.program for one in found if one.usable]
     if not usable and not as_json:

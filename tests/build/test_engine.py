@@ -55,7 +55,11 @@ def test_an_old_docker_and_a_new_one_with_its_plug_in_can_build(answers: Answers
 
 def test_podman_is_its_own_daemon() -> None:
     podman = Answers(program="/usr/bin/podman", kind="podman", client="4.3.1", server="4.3.1")
-    assert judge(podman).usable
+    judged = judge(podman)
+    assert judged.usable
+    assert judged.note
+    assert "start Docker" in judged.note
+    assert judge(NEW).note is None
 
 
 def test_without_a_bridge_the_network_of_the_machine_is_used() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.build.engine import Engine
+from harness.build import base
+from harness.build.engine import Engine, ask, judge
 from harness.build.image.compare import compare
+from harness.build.image.make import place
 from harness.build.image.normalise import Canonical, normalise
+from harness.console import Output
+from harness.profiles import load
 
 Make = Callable[..., Path]
 
@@ -45,6 +50,28 @@ def test_two_builds_at_different_times_are_one_archive(make: Make) -> None:
     assert compare(one.path, two.path) == []
     assert (one.archive, one.manifest, one.config) == (two.archive, two.manifest, two.config)
     assert one.path.read_bytes() == two.path.read_bytes()
+
+
+def test_podman_builds_the_same_archive(make: Make, small_base: str, tmp_path: Path) -> None:
+    """Another family of engines, with another way of telling what a layer changes."""
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed here")
+    lines = ("ARG SOURCE_DATE_EPOCH=0", *SAME)
+    one = canonical(make("one", *lines))
+    podman = judge(ask("podman", "podman"))
+    assert podman.usable
+    made = base.prepare(
+        load("cpu"), place(load("cpu")), update=False, fresh=False, output=Output(as_json=True)
+    )
+    (tmp_path / "Dockerfile").write_text("\n".join([f"FROM {small_base}", *lines]) + "\n")
+    saved, tag = tmp_path / "podman.tar", "verlock-test:podman"
+    build = ("build", "--no-cache", "--network", "host", "--tag", tag, tmp_path)
+    for words in (("load", "--input", made.archive), build, ("save", "--output", saved, tag), ("rmi", tag)):
+        done = subprocess.run(podman.command(*words), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    two = canonical(saved)
+    assert compare(one.path, two.path) == []
+    assert (one.archive, one.manifest) == (two.archive, two.manifest)
 
 
 def test_planted_differences_are_found_and_classed(make: Make) -> None:

@@ -66,6 +66,11 @@ class Entry:
         """Whether other paths may lie below it."""
         return self.kind == tarfile.DIRTYPE
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a file without content."""
+        return self.content is not None and self.content.size == 0
+
     def same(self, other: Entry) -> bool:
         """Whether nothing that counts differs."""
         if self != other:

@@ -36,6 +36,9 @@ _RUNS = (
     "WorkingDir",
 )
 _MACHINE = ("architecture", "os", "variant")
+# Podman mounts these while a step runs, and leaves empty files in the layer; and it signs what it builds.
+_MOUNT_POINTS = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
+_SIGNATURE = "io.buildah.version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,13 @@ def normalise(source: Path, target: Path, *, name: str, epoch: int = 0) -> Canon
         DiskFullError: no space left; nothing remains at ``target``.
     """
     with open_saved(source) as saved:
-        return pack(saved.trees(), saved.config, target, name=name, epoch=epoch)
+        return pack(map(without_mount_points, saved.trees()), saved.config, target, name=name, epoch=epoch)
+
+
+def without_mount_points(tree: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """The tree without the empty files that an engine mounts something over. Pure."""
+    left = [path for path in _MOUNT_POINTS if path in tree and tree[path].is_empty]
+    return {path: entry for path, entry in tree.items() if path not in left} if left else tree
 
 
 def pack(
@@ -117,7 +126,8 @@ def pack(
 def reduce_config(config: Mapping[str, Any], diffs: list[str], epoch: int) -> dict[str, Any]:
     """The configuration without what differs from engine to engine. Pure."""
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    runs = config.get("config") or {}
+    runs = dict(config.get("config") or {})
+    runs["Labels"] = {key: value for key, value in (runs.get("Labels") or {}).items() if key != _SIGNATURE}
     return {
         **{key: config[key] for key in _MACHINE if config.get(key)},
         "created": created,

@@ -124,6 +124,19 @@ def test_what_an_engine_notes_about_itself_changes_nothing(tmp_path: Path, savin
     assert other.archive == one.archive
 
 
+def test_what_podman_leaves_behind_changes_nothing(tmp_path: Path, saving: ModuleType) -> None:
+    names = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
+    left = [saving.Item(name=name, mode=0o755) for name in names]
+    labels = {**saving.CONFIG["config"]["Labels"], "io.buildah.version": "1.28.2"}
+    config = {**saving.CONFIG, "config": {**saving.CONFIG["config"], "Labels": labels}}
+    one = canonical(saving.legacy(tmp_path / "a.tar", [saving.BASE, saving.TOP]))
+    other = canonical(saving.legacy(tmp_path / "b.tar", [saving.BASE, [*saving.TOP, *left]], config))
+    assert other.archive == one.archive
+    meant = saving.Item(name="etc/hosts", data=b"127.0.0.1 localhost")
+    third = canonical(saving.legacy(tmp_path / "c.tar", [saving.BASE, [*saving.TOP, meant]]))
+    assert third.archive != one.archive
+
+
 @pytest.mark.parametrize("write_down", ["legacy", "layout"])
 def test_a_cut_anywhere_is_found_and_leaves_nothing(
     tmp_path: Path, saving: ModuleType, write_down: str

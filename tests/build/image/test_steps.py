@@ -17,6 +17,7 @@ SHELL = Engine(
     usable=True,
     missing=None,
     remedy=None,
+    note=None,
     network="default",
 )
 
