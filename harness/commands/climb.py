@@ -55,6 +55,12 @@ def climb(
     image: Annotated[
         bool, typer.Option("--image", help="In the profile's image, without a network or a writable root.")
     ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="With --compare: cpu, mps or cuda; the first rungs run there too.")
+    ] = None,
+    compare: Annotated[
+        str | None, typer.Option(help="The device that --device is compared with, rung by rung.")
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -77,6 +83,8 @@ def climb(
         output,
         complete,
         learn=learn,
+        device=device,
+        compare=compare,
         profile=profile,
         first=first,
         last=last,

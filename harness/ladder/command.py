@@ -9,6 +9,7 @@ from typing import Any, get_args
 from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
+from harness.ladder import compare as comparing
 from harness.ladder import compose
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
@@ -66,14 +67,27 @@ def parse(
     )
 
 
-def run(output: Output, complete: Callable[[Path], object], *, learn: bool, **words: Any) -> None:
+def run(
+    output: Output,
+    complete: Callable[[Path], object],
+    *,
+    learn: bool,
+    device: str | None,
+    compare: str | None,
+    **words: Any,
+) -> None:
     """Climb and report. Raises what the climb raises; the record is complete by then."""
     options = parse(**words)
+    devices = comparing.pair(device, compare, options)
     options.reward_function()
     if options.overrides:
         # Now, by themselves: a typo is told in two seconds, not after the first rungs.
         compose.compose_config(options.overrides)
-    if learn:
+    if devices:
+        comparing.usable(devices.first)
+        comparing.usable(devices.second)
+        done = climb(options, comparing.steps(options, devices), output, this_command(), complete)
+    elif learn:
         options = learning.options_for(options)
         done = climb(options, learning.steps(options), output, this_command(), complete)
     else:
