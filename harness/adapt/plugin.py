@@ -14,6 +14,7 @@ from harness.adapt import patch
 from harness.adapt.patches import PATCHES
 from harness.adapt.settings import from_environment
 from harness.evidence import events
+from harness.fingerprint import guard
 
 ROLLOUTS = ("hf", "mock")
 
@@ -36,7 +37,11 @@ def _register_adapters(module: ModuleType) -> None:
 
 
 def activate() -> None:
-    """Register platform and rollouts, install the patches, and leave a line in the run's events."""
+    """Register platform and rollouts, install the patches, and leave a line in the run's events.
+
+    First of all this process's environment is checked: where it differs, ``import verl`` raises.
+    """
+    checked = guard.check()
     settings = from_environment()
     if settings.device == "cpu":
         import harness.adapt.platform  # noqa: F401 - registers itself
@@ -44,7 +49,12 @@ def activate() -> None:
     patch.when_imported("verl.workers.rollout.replica", _register_replicas)
     patch.when_imported("verl.workers.rollout.base", _register_adapters)
     patch.install(PATCHES, settings)
-    events.emit("activated", device=settings.device, patches=[p.name for p in PATCHES if p.when(settings)])
+    events.emit(
+        "activated",
+        device=settings.device,
+        patches=[p.name for p in PATCHES if p.when(settings)],
+        environment=checked,
+    )
 
 
 activate()

@@ -25,9 +25,9 @@ from harness.build import files, lockfile, resolve, sources, uv
 from harness.build.lock import BUILD, folder
 from harness.console import Output
 from harness.errors import LockError, WrongMachineError
+from harness.fingerprint.lock import MARKER
 from harness.profiles import LockTarget, Profile, root
 
-MARKER = "verlock-environment.json"
 Group = Literal["dev"]
 WHEELS = ("--only-binary", ":all:")
 
@@ -65,7 +65,8 @@ def ensure(profile: Profile, *, output: Output, group: Group | None = None, fres
 
     Raises:
         WrongMachineError: no lock of the profile is for this machine.
-        LockError: a lock that is missing or altered, or packages that cannot be fetched.
+        LockError: a lock that is missing or altered (told before anything is installed), or packages that
+            cannot be fetched.
         DiskFullError: no space left; nothing remains half-made.
     """
     plan = _plan(profile, group)
@@ -97,6 +98,8 @@ def _plan(profile: Profile, group: Group | None) -> Plan:
             )
         locks.append(home / target.dev_file)
     texts = [_read(path) for path in (*locks, home / BUILD)]
+    for path, text in zip((*locks, home / BUILD), texts, strict=True):
+        lockfile.check_seal(text, file=files.shown(path))
     # The root is part of it: verlock itself is installed by reference to this checkout.
     series = ".".join(uv.version().split(".")[:2])
     key = hashlib.sha256("\0".join([*texts, series, str(root())]).encode()).hexdigest()
@@ -173,8 +176,6 @@ def _install(plan: Plan, output: Output) -> None:
     single.unlink()
     output.line(f"  {sum(map(len, pins)) - 1} more packages")
     _uv(_sync(plan), environment, f"installing {plan.profile.name}'s lock")
-    for path in (*plan.locks, plan.build):
-        lockfile.check_seal(_read(path), file=files.shown(path))
     output.line("  verlock itself")
     local: list[str | Path] = ["--python", plan.python, "--no-deps", "--no-build-isolation", "--offline"]
     _uv(["pip", "install", *local, "--editable", root()], environment, "installing verlock itself")

@@ -21,9 +21,9 @@ from harness.evidence.abandoned import sweep_abandoned, sweep_ray_folders
 from harness.evidence.model import Failure, Run, Status
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
+from harness.fingerprint.identity import fingerprint
 from harness.ladder import cause, environment
 from harness.ladder.context import Context, Verified
-from harness.ladder.fingerprint import fingerprint
 from harness.ladder.options import ClimbOptions
 from harness.ladder.place import title, unverified
 from harness.ladder.precision import write_precision
@@ -159,6 +159,7 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
     began = time.monotonic()
     try:
         with output.busy(f"{name} ..."):
+            context.check_installation()
             verified = function(context)
     except VerlockError as error:
         cause.named(record, error)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.adapt.settings import Settings
 from harness.console import Output
+from harness.evidence import events
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
+from harness.fingerprint.guard import Expected
+from harness.fingerprint.verify import Verified as Installation
+from harness.fingerprint.verify import verify
 from harness.ladder.inputs import Inputs, prepare
 from harness.ladder.options import ClimbOptions
 from harness.ladder.overrides import words
@@ -32,8 +37,33 @@ class Context:
     output: Output
     fork: ForkServer | None = None
     """The fork server of this climb, where there is one."""
+    installation: Installation | None = None
+    """What was checked of the installation, before the first rung."""
     responses: list[Any] = field(default_factory=list)
     """What the ``rollout`` rung generated, for the ``reward`` rung to score."""
+
+    def check_installation(self) -> Installation:
+        """Check it if that was not done yet, and pass the numbers on to every process that is started.
+
+        Raises :class:`EnvironmentDiffersError`. At the first rung, whichever it is: the fork server imports
+        meanwhile.
+        """
+        if self.installation is None:
+            source = self.options.verl_source
+            self.installation = checked = verify(self.profile, overlay=source is not None)
+            fingerprint = self.record.run.fingerprint
+            self.record.update(fingerprint={**fingerprint, "contents": checked.contents})
+            parts = cast(dict[str, Any], fingerprint["parts"])
+            passed = Expected(
+                profile=self.profile.name,
+                parts=parts,
+                contents=checked.contents,
+                states=checked.states,
+                source=str(source) if source else None,
+            )
+            os.environ |= passed.variables()
+            events.emit("environment_verified", files=checked.files, seconds=checked.seconds)
+        return self.installation
 
     @property
     def folder(self) -> Path:

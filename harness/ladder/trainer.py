@@ -8,16 +8,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.errors import PatchUnfitError, RungFailedError, TrainerError
+from harness.errors import EnvironmentDiffersError, PatchUnfitError, Problem, RungFailedError, TrainerError
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.metrics import Step
+from harness.fingerprint import guard
 from harness.ladder import cause, compose, environment
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
@@ -165,6 +166,9 @@ def _failure(
     workers: Sequence[Path],
 ) -> Exception:
     log = context.folder / "output.log"
+    differs = _environment(seen)
+    if differs is not None:
+        return differs
     unfit = next((e for e in seen if e["kind"] == "patch" and e["outcome"] == "unfit"), None)
     if unfit is not None:
         return PatchUnfitError(
@@ -186,6 +190,21 @@ def _failure(
     )
 
 
+def _environment(seen: Sequence[Mapping[str, Any]]) -> EnvironmentDiffersError | None:
+    """What a process found to differ; else what differs here now: a broken torch fails before any check."""
+    differs = next((e for e in seen if e["kind"] == guard.EVENT), None)
+    if differs is not None:
+        found = [Problem(**problem) for problem in differs["problems"]]
+        return EnvironmentDiffersError(
+            *(replace(problem, what=f"in {differs['role']}: {problem.what}") for problem in found)
+        )
+    try:
+        guard.check()
+    except EnvironmentDiffersError as error:
+        return error
+    return None
+
+
 def _prove_activation(context: Context) -> None:
     everything = events.read(context.folder / "events.jsonl")
     missing = unproven(context.sampler.resources().processes, everything)
@@ -195,4 +214,15 @@ def _prove_activation(context: Context) -> None:
             f"{len(missing)} processes ran verl without the plug-in: {names}",
             why="they left no line of activation in events.jsonl: their dtype and patches are unknown",
             todo="check that VERL_USE_EXTERNAL_MODULES reaches Ray's workers",
+        )
+    own = os.getpid()  # the climb's own line comes before its check
+    unchecked = [
+        e for e in everything if e["kind"] == "activated" and not e["environment"] and e["pid"] != own
+    ]
+    if unchecked:
+        names = ", ".join(f"{e['role']} (pid {e['pid']})" for e in unchecked)
+        raise RungFailedError(
+            f"{len(unchecked)} processes ran verl without a check of their environment: {names}",
+            why=f"{guard.VARIABLE} did not reach them",
+            todo="check that the environment of the driver reaches Ray's workers",
         )

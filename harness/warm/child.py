@@ -30,6 +30,8 @@ class Request:
     folder: str
     limits: dict[str, tuple[int, int]]
     oom_score: int
+    checked: dict[str, Any] | None = None
+    """The server's check of the environment, made for this process."""
 
     @property
     def kind(self) -> Literal["module", "script", "worker"]:
@@ -81,7 +83,7 @@ def _worker(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
         # The proof names the process by its title, and Ray's own is set within the program.
         ray_hooks.set_worker_variables(request.arguments)
         ray_hooks.own_title("ray::IDLE")
-        prove(outcomes)
+        prove(outcomes, request.checked)
         words = ray_hooks.worker_words(request.arguments)
         _prepend(str(Path(words[0]).parent))
         sys.argv[:] = words
@@ -96,7 +98,7 @@ def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
     def run() -> None:
         from harness.warm.proof import prove
 
-        prove(outcomes)
+        prove(outcomes, request.checked)
         ray_hooks.redirect_workers()
         sys.argv[:] = [name, *rest]
         _prepend(request.folder)

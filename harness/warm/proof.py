@@ -19,8 +19,11 @@ from harness.adapt.settings import Settings, from_environment
 from harness.evidence import events
 
 
-def prove(outcomes: Sequence[Mapping[str, Any]]) -> bool:
-    """Record this process's activation, or what is missing; ``outcomes``: the server's ``patch`` events."""
+def prove(outcomes: Sequence[Mapping[str, Any]], checked: Mapping[str, Any] | None = None) -> bool:
+    """Record this process's activation, or what is missing; ``outcomes``: the server's ``patch`` events.
+
+    ``checked``: the server's check of the environment before it forked this process.
+    """
     patching._acted.clear()  # noqa: SLF001 - where a patch acts is recorded once in each process
     settings = from_environment()
     problems = list(_problems(settings, outcomes))
@@ -34,6 +37,7 @@ def prove(outcomes: Sequence[Mapping[str, Any]]) -> bool:
         device=settings.device,
         patches=[patch.name for patch in PATCHES if patch.when(settings)],
         forked=True,
+        environment=checked,
     )
     return True
 

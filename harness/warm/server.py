@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.evidence import events
+from harness.fingerprint import guard
 from harness.warm import preload, ray_hooks, title, variables, wire
 from harness.warm.child import Request, become
 
@@ -72,10 +73,14 @@ class Server:
                 return
             body, streams = message
             request = Request(**body)
-            problem = self._problem(request, streams)
+            began = time.monotonic()
+            problem = self._problem(request, streams) or self._touched(request)
             if problem:
                 wire.send(connection, {"declined": problem})
                 return
+            if request.environment.get(guard.VARIABLE):
+                checked = {"forked": True, "seconds": round(time.monotonic() - began, 3)}
+                request = replace(request, checked=checked)
             self._fork(request, streams, connection)
         except (OSError, ValueError, TypeError, KeyError) as error:
             sys.stderr.write(f"fork server: {type(error).__name__}: {error}\n")
@@ -103,6 +108,11 @@ class Server:
             wanted |= ray_hooks.worker_variables(request.arguments)
         differing = variables.differing(self._before, wanted)
         return f"it needs other values of {', '.join(differing)}" if differing else None
+
+    @staticmethod
+    def _touched(request: Request) -> str | None:
+        """Ray's own services use no verl."""
+        return None if request.kind == "script" else guard.touched(request.environment)
 
     def _fork(self, request: Request, streams: list[int], connection: socket.socket) -> None:
         if sys.platform != "linux":

@@ -138,6 +138,20 @@ def test_one_altered_digit(tiny: Miniature, name: str, number: int) -> None:
     assert environments(tiny) == []
 
 
+def test_a_lock_edited_after_the_environment_was_made(
+    tiny: Miniature, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No second environment is begun from it, and the first one stays."""
+    ensure()
+    before = environments(tiny)
+    capfd.readouterr()
+    tiny.alter("torch", 0)
+    with pytest.raises(LockError, match="altered"):
+        ensure()
+    assert environments(tiny) == before
+    assert "making the environment" not in "".join(capfd.readouterr())
+
+
 def test_the_builds_lock_is_sealed_too(tiny: Miniature) -> None:
     """uv does not build again what it has in its cache, and would not look at the hashes."""
     path = tiny.lock.with_name("build.lock")
@@ -148,6 +162,7 @@ def test_the_builds_lock_is_sealed_too(tiny: Miniature) -> None:
 
 def test_a_mismatch_names_the_package(tiny: Miniature) -> None:
     tiny.alter("torch", 0)
+    tiny.seal(tiny.lock.read_text(encoding="utf-8").partition("# seal")[2].partition("\n")[2])
     with pytest.raises(
         LockError, match=rf"torch=={VERSION.replace('+', '.')} is not the file that the lock names"
     ):

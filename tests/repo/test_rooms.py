@@ -22,8 +22,8 @@ FORBIDDEN = {id_: contract for id_, contract in CONTRACTS.items() if contract["t
 # exist); as soon as it is, the test below asks for it.
 SOURCES = {
     "host": {"build", "handoff"},
-    "inside": {"adapt", "ladder", "warm"},
-    "files": {"diagnose", "evidence"},
+    "inside": {"adapt", "fingerprint", "ladder", "warm"},
+    "files": {"diagnose", "evidence", "fingerprint"},
     "pure": {"console", "errors", "profiles"},
 }
 

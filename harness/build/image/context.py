@@ -15,10 +15,11 @@ from pathlib import Path
 
 from harness.build import base_lock, files, lockfile, render, sources
 from harness.build.lock import BUILD, INSTALLER, folder
+from harness.fingerprint.identity import IMAGE as FINGERPRINT
+from harness.fingerprint.identity import content
 from harness.profiles import Profile, root
 
 WHEELS = "wheels"
-FINGERPRINT = "fingerprint.json"
 RENDERED = ("Dockerfile", "overrides.yaml")
 
 
@@ -81,13 +82,7 @@ def parts(profile: Profile, tree: Path) -> dict[str, str]:
 
 def digest(path: Path) -> str:
     """SHA-256 over names and contents of all files below ``path`` that go into an image."""
-    total = hashlib.sha256()
-    for file in sorted(file for file in path.rglob("*") if file.is_file()):
-        name = file.relative_to(path)
-        if name.parts[0] in render.HOST_ROOMS or "__pycache__" in name.parts or name.suffix == ".pyc":
-            continue
-        total.update(f"{name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return total.hexdigest()
+    return content(path, without=render.HOST_ROOMS)
 
 
 def _offer(wheels: Path, lock: Path, where_from: sources.Sources) -> None:

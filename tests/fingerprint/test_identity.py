@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentDiffersError, LockError
-from harness.ladder.fingerprint import fingerprint
-from harness.ladder.locked import lock_file, pins
+from harness.fingerprint.identity import fingerprint
+from harness.fingerprint.lock import lock_file, pins
 from harness.profiles import load
 
 ROOT = Path(__file__).parents[2]
 PRINT = """
 import json, sys
 from pathlib import Path
-from harness.ladder.fingerprint import fingerprint
+from harness.fingerprint.identity import fingerprint
 from harness.profiles import load
 source = Path(sys.argv[1]) if len(sys.argv) > 1 else None
 print(json.dumps(fingerprint(load("cpu"), source, Path.cwd())))
@@ -157,7 +157,7 @@ def test_the_pins_are_those_of_the_lock() -> None:
 
 
 def test_a_lock_that_is_gone(tree: Path) -> None:
-    code = "from harness.ladder.locked import pins\nfrom harness.profiles import load\npins(load('cpu'))"
+    code = "from harness.fingerprint.lock import pins\nfrom harness.profiles import load\npins(load('cpu'))"
     (tree / "docker/rendered/cpu/requirements.lock").unlink()
     done = subprocess.run(
         [sys.executable, "-c", code],
