@@ -140,7 +140,7 @@ def _read(name: str, site: Path) -> installed.Distribution | None:
     """RECORD's rows, kept as long as its file stays the same: the fork server asks for each child."""
     record = next(site.glob(f"{name}-*.dist-info/RECORD"), None)
     stat = record.stat() if record else None
-    return _rows(name, site, (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)) if stat else None
+    return _rows(name, site, (stat.st_ino, stat.st_size, stat.st_mtime_ns)) if stat else None
 
 
 @lru_cache(maxsize=8)

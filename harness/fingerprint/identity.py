@@ -66,13 +66,13 @@ def image() -> dict[str, Any]:
 
 
 def image_parts() -> dict[str, str]:
-    """Name and SHA-256 of what the image was built from, as the build wrote it down (build/image/context.py)."""
+    """Name and SHA-256 of what the image was built from, as the build wrote it down."""
     path = root() / IMAGE
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def content(folder: Path, *, without: Collection[str] = ()) -> str:
-    """SHA-256 over names and contents of all files below ``folder`` but byte code and the rooms ``without``."""
+    """SHA-256 over names and contents of a folder's files, byte code and the rooms ``without`` left out."""
     total = hashlib.sha256()
     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
         name = file.relative_to(folder)

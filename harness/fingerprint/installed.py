@@ -152,9 +152,11 @@ def _size(path: Path) -> int:
 def state(distribution: Distribution) -> str:
     """SHA-256 over what the kernel says of each file that a process can load, and of the running kernel.
 
-    The same value later means the same files, untouched: the time of change (ctime) moves with each write,
-    rename and link, and cannot be set. The kernel's boot id keeps a file of another machine apart, even
-    where an image gives it the same number and times.
+    The same value later means the same files, not written to: a write moves the time, and a file put in
+    another's place has another number. Only who sets the time back on purpose is missed. The time of change
+    (ctime) would see that too, but it also moves with each hard link, and so whenever uv makes another
+    environment from its cache. The kernel's boot id keeps a file of another machine apart, even where an
+    image gives it the same number and time.
     """
     total = hashlib.sha256(_kernel().encode())
     for file in distribution.files:
@@ -168,7 +170,7 @@ def _identity(path: str) -> str:
         s = os.stat(path)  # noqa: PTH116 - 5,400 times: a Path would double the time
     except OSError as error:
         return str(error.errno)
-    return f"{s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
+    return f"{s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns}"
 
 
 @cache
