@@ -39,6 +39,7 @@ def climb(checkout: Path, *words: str, card: str | None = None) -> subprocess.Co
     ("words", "card", "code", "said"),
     [
         (["--image"], None, 28, "nox -s build-cpu"),
+        (["--image", "--runs", "records"], None, 28, "nox -s build-cpu"),
         (["--image", "--profile", "p40", "--rehearse"], None, 28, "nox -s build-p40"),
         (["--profile", "p40"], "Tesla P40, 6.1", 28, "nox -s build-p40"),
         (["--profile", "a100"], "NVIDIA A100-SXM4-80GB, 8.0", 28, "nox -s build-a100"),
