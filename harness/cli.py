@@ -12,6 +12,7 @@ from harness import __version__
 from harness.commands import (
     climb,
     data,
+    deps,
     doctor,
     failures,
     fingerprint,
@@ -73,6 +74,7 @@ for command in (
     profiles.render,
     profiles.lock,
     wheels.audit,
+    deps.deps,
     wheels.env,
     fingerprint.fingerprint,
     images.engine,

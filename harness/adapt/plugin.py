@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from harness.adapt import patch
+from harness.adapt import imports, patch
 from harness.adapt.patches import PATCHES
 from harness.adapt.settings import from_environment
 from harness.evidence import events
@@ -41,6 +41,7 @@ def activate() -> None:
 
     First of all this process's environment is checked: where it differs, ``import verl`` raises.
     """
+    imports.watch()
     checked = guard.check()
     settings = from_environment()
     if settings.device == "cpu":

@@ -1,0 +1,1 @@
+"""Deps: which locked packages each rung really imports, and who asked for the rest."""
