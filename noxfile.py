@@ -137,7 +137,7 @@ def lint(session: nox.Session) -> None:
     session.run("check-jsonschema", schema, ".github/workflows/ci.yml")
     session.run("hadolint", *sorted(map(str, Path("docker", "rendered").glob("*/Dockerfile"))))
     session.run("zizmor", "--offline", "--persona=pedantic", ".github")
-    for command in ("schema", "render", "lock"):
+    for command in ("schema", "claims", "render", "lock"):
         session.run("verlock", command, "--check")
     for profile in sorted(Path("profiles").glob("[!_]*.yaml")):
         session.run("verlock", "plan", profile.stem, "--check")

@@ -10,6 +10,7 @@ import typer
 
 from harness import __version__
 from harness.commands import (
+    claims,
     climb,
     data,
     deps,
@@ -73,6 +74,7 @@ for command in (
     profiles.schema,
     profiles.render,
     profiles.lock,
+    claims.claims,
     wheels.audit,
     deps.deps,
     wheels.env,

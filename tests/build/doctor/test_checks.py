@@ -152,7 +152,7 @@ TABLE: list[tuple[str, str, dict[str, Any], dict[str, Any], str, str]] = [
         "libgomp",
     ),
     ("environment.ray", CPU, {"environment/ray": None}, {}, "error", "not installed"),
-    ("mps.cannot", MAC, {}, {}, "info", "process-group backend"),
+    ("mps.cannot", MAC, {}, {}, "info", "process-group"),
     (
         "mps.built",
         MAC,
