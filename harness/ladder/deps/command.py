@@ -19,8 +19,8 @@ from harness.adapt.imports import VARIABLE
 from harness.console import Output
 from harness.errors import RungFailedError
 from harness.evidence import events
+from harness.fingerprint.lock import pins
 from harness.ladder.deps.graph import Installed, Needed, judge
-from harness.ladder.locked import pins
 from harness.profiles.load import load
 from harness.profiles.model import Profile
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from harness.adapt.imports import VARIABLE
+from harness.fingerprint.lock import pins
 from harness.ladder.deps.command import START, by_rung, here
 from harness.ladder.deps.graph import owners
-from harness.ladder.locked import pins
 from harness.profiles import load
 
 CHILD = """
