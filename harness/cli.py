@@ -20,6 +20,7 @@ from harness.commands import (
     handoff,
     images,
     plan,
+    preflight,
     profiles,
     reward,
     train,
@@ -67,6 +68,7 @@ Names = Annotated[
 # In the order in which `verlock --help` lists them.
 for command in (
     climb.climb,
+    preflight.preflight,
     failures.diagnose,
     doctor.doctor,
     train.train,

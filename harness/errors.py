@@ -262,6 +262,12 @@ class UpdateError(VerlockError):
     failure_class = "environment"
 
 
+class PreflightError(VerlockError):
+    """A training command with faults, found before it runs."""
+
+    exit_code = 37
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

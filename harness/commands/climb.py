@@ -28,7 +28,9 @@ def climb(
     reward: Annotated[str, typer.Option(help="rule, mock, or PATH:FUNCTION.")] = "rule",
     model: Annotated[str, typer.Option(help="tiny, or a model folder.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file.")] = "tiny",
-    algorithm: Annotated[str, typer.Option(help="ppo (with critic) or grpo.")] = "ppo",
+    algorithm: Annotated[
+        str, typer.Option(help="ppo (with critic), grpo, rloo, reinforce_plus_plus or dapo.")
+    ] = "ppo",
     trainer: Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")] = "v1",
     seed: Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")] = 1,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")] = 4,
@@ -114,7 +116,7 @@ def _in_image(context: typer.Context, output: Output, *, gpus: bool) -> int:
     file, _, function = given["reward"].rpartition(":")
     reward = whole(file, words=[""])
     source = whole(str(given["verl_source"] or ""), words=[""])
-    runs = Path(given["runs"]).expanduser().absolute()  # a word here, where it was given
+    runs = given["runs"].expanduser().absolute()
     changes = {name: str(path) for name, path in paths.items() if path} | {"runs": runs}
     changes |= {"reward": f"{reward}:{function}"} if reward else {}
     changes |= {"verl_source": source} if source else {}

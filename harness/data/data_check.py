@@ -45,16 +45,18 @@ def check(
     tokenizer: Any = None,
     limit: int = PROMPT_LIMIT,
     prompt_key: str = "prompt",
+    render: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Checked:
     """Check one Parquet file, streamed; never raises for what the file holds.
 
-    With a ``tokenizer`` every prompt is rendered and its tokens are counted, against ``limit``.
+    With a ``tokenizer`` every prompt, or the first ``render``, is rendered and its tokens are counted,
+    against ``limit``.
     ``progress`` is called with the number of rows so far.
     """
     findings: list[Finding] = [*_suffix(path), *_template(tokenizer)]
     renders = tokenizer if getattr(tokenizer, "chat_template", None) else None
-    seen = RowWatch(path=str(path), prompt_key=prompt_key, tokenizer=renders, limit=limit)
+    seen = RowWatch(path=str(path), prompt_key=prompt_key, tokenizer=renders, limit=limit, render=render)
 
     def watch(first: int, batch: Any) -> None:
         seen.add(first, batch)

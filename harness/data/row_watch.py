@@ -33,9 +33,12 @@ class Lengths:
 class RowWatch:
     """Collects over batches; :meth:`findings` and :meth:`lengths` say what was seen."""
 
-    def __init__(self, *, path: str, prompt_key: str, tokenizer: Any, limit: int) -> None:
-        """Take ``tokenizer`` to render every prompt and count its tokens, or none to leave that out."""
+    def __init__(
+        self, *, path: str, prompt_key: str, tokenizer: Any, limit: int, render: int | None = None
+    ) -> None:
+        """Take ``tokenizer`` to render prompts (the first ``render``), or none to leave that out."""
         self._path, self._key, self._tokenizer, self._limit = path, prompt_key, tokenizer, limit
+        self._render_until = render
         self._hashes = array("q")
         self._tokens = array("I")
         self._rows: dict[str, list[int]] = {}
@@ -62,10 +65,10 @@ class RowWatch:
                 _blank(contents), pc.equal(pc.cast(pc.struct_field(messages, "role"), "string"), "user")
             )
             self._note("empty-prompt", first, _distinct(pc.filter(parents, pc.fill_null(blank, False))))
-        conversations = prompts.to_pylist() if self._tokenizer or not len(contents) else None
         self._hash(prompts, messages, contents)
-        if self._tokenizer is not None and conversations is not None:
-            self._tokenize(first, conversations)
+        left = batch.num_rows if self._render_until is None else max(self._render_until - first, 0)
+        if self._tokenizer is not None and left:
+            self._tokenize(first, prompts.slice(0, left).to_pylist())
 
     def _look_at_roles(self, first: int, rows: int, parents: Any, roles: Any) -> None:
         import numpy as np

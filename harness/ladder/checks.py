@@ -23,7 +23,8 @@ class Expectation:
 
     ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the
     highest difference of token probabilities between rollout and trainer; none where the rollout is a mock.
-    ``rewards_vary`` holds for the tiny task, whose reward is graded.
+    ``rewards_vary`` holds for the tiny task, whose reward is graded. ``any_reward``: a user's own reward may
+    give the same to all responses of an untrained model; then such a step has no gradient, and is no fault.
     """
 
     steps: int
@@ -31,6 +32,7 @@ class Expectation:
     kl_loss: bool
     probs_tolerance: float | None
     rewards_vary: bool
+    any_reward: bool = False
 
 
 def problems(steps: Sequence[Step], digests: Sequence[str], expected: Expectation) -> list[Problem]:
@@ -38,11 +40,19 @@ def problems(steps: Sequence[Step], digests: Sequence[str], expected: Expectatio
     found = []
     if [step.step for step in steps] != list(range(1, expected.steps + 1)):
         found.append(Problem(what=f"steps {[s.step for s in steps]} were logged, not 1 to {expected.steps}"))
+    idle = idle_steps(steps) if expected.any_reward else frozenset()
     for step in steps:
-        found += _gradients(step, expected)
+        found += _gradients(step, expected, idle=step.step in idle)
         found += _agreement(step, expected)
         found += _rewards(step, expected)
-    return found + list(_weights(digests, expected))
+    return found + list(_weights(digests, expected, idle))
+
+
+def idle_steps(steps: Sequence[Step]) -> frozenset[int]:
+    """The steps in which all responses had the same reward: there was nothing to learn from."""
+    return frozenset(
+        step.step for step in steps if _number(step, "critic/score/min") == _number(step, "critic/score/max")
+    )
 
 
 def _number(step: Step, key: str) -> float:
@@ -50,10 +60,10 @@ def _number(step: Step, key: str) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
 
-def _gradients(step: Step, expected: Expectation) -> Iterator[Problem]:
+def _gradients(step: Step, expected: Expectation, *, idle: bool) -> Iterator[Problem]:
     for key in ("actor/grad_norm", *(["critic/grad_norm"] if expected.critic else [])):
         norm = _number(step, key)
-        if not (math.isfinite(norm) and norm > 0):
+        if not (math.isfinite(norm) and (norm > 0 or idle)):
             yield Problem(
                 what=f"step {step.step}: {key} is {norm}",
                 why="a gradient that is zero, not finite or not logged trains nothing",
@@ -95,14 +105,15 @@ def _rewards(step: Step, expected: Expectation) -> Iterator[Problem]:
         )
 
 
-def _weights(digests: Sequence[str], expected: Expectation) -> Iterator[Problem]:
+def _weights(digests: Sequence[str], expected: Expectation, idle: frozenset[int]) -> Iterator[Problem]:
     """One update before the first step, then one after each step, each with other bits."""
     if len(digests) < expected.steps + 1:
         yield Problem(
             what=f"the rollout server took weights {len(digests)} times, not {expected.steps + 1}",
             why="it must take them before the first step and after each step",
         )
-    same = [step for step, (before, after) in enumerate(pairwise(digests), 1) if before == after]
+    changed = enumerate(pairwise(digests), 1)
+    same = [step for step, (before, after) in changed if before == after and step not in idle]
     if same:
         yield Problem(
             what=f"the weights are the same after step {', '.join(map(str, same))} as before it",

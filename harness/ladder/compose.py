@@ -16,7 +16,7 @@ from typing import Any
 from harness.errors import EnvironmentDiffersError, OverrideError, Problem
 
 
-def _verl() -> Path:
+def verl_folder() -> Path:
     """verl's folder, found without importing verl: that takes seconds, and only its files are needed."""
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
@@ -30,7 +30,7 @@ def _tree() -> Iterator[Any]:
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(_verl() / "trainer" / "config"), version_base=None):
+    with initialize_config_dir(str(verl_folder() / "trainer" / "config"), version_base=None):
         yield compose
 
 
@@ -49,7 +49,7 @@ def _problem(compose: Any, text: str) -> Problem | None:
         compose(config_name="ppo_trainer", overrides=[text])
     except Exception as error:  # noqa: BLE001 - any refusal is the user's mistake, told below
         key = text.split("=", 1)[0].lstrip("+~")
-        near = difflib.get_close_matches(key, _keys(compose(config_name="ppo_trainer")), n=1)
+        near = difflib.get_close_matches(key, keys(compose(config_name="ppo_trainer")), n=1)
         return Problem(
             what=f"verl's configuration does not take {text}",
             where=key,
@@ -63,7 +63,8 @@ def _first_line(error: BaseException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _keys(node: Any, prefix: str = "") -> list[str]:
+def keys(node: Any, prefix: str = "") -> list[str]:
+    """Every key of the tree with its path, sections included; no value is read."""
     from omegaconf import DictConfig
 
     found: list[str] = []
@@ -72,7 +73,7 @@ def _keys(node: Any, prefix: str = "") -> list[str]:
         found.append(name)
         child = node._get_node(key)  # noqa: SLF001 - reading the value would fail on missing ones
         if isinstance(child, DictConfig) and not child._is_none() and not child._is_missing():  # noqa: SLF001
-            found += _keys(child, f"{name}.")
+            found += keys(child, f"{name}.")
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.data import tiny_model, tiny_task
-from harness.ladder.options import TINY, ClimbOptions
+from harness.ladder.options import GROUPED, TINY, ClimbOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,5 +40,5 @@ def prepare(options: ClimbOptions, folder: Path) -> Inputs:
         prompt_length=64 if tiny_data else 512,
         response_length=16 if options.model == TINY else 32,
         batch=8 if options.model == TINY else 4,
-        group=4 if options.algorithm == "grpo" else 1,
+        group=4 if options.algorithm in GROUPED else 1,
     )

@@ -12,7 +12,9 @@ from harness.ladder.place import HERE, Place
 
 RungName = Literal["env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo"]
 ORDER: tuple[RungName, ...] = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
-Algorithm = Literal["ppo", "grpo"]
+Algorithm = Literal["ppo", "grpo", "rloo", "reinforce_plus_plus", "dapo"]
+GROUPED = frozenset({"grpo", "rloo", "dapo"})
+"""Those that compare the responses to one prompt, and therefore need several."""
 TINY = "tiny"
 
 
@@ -36,6 +38,8 @@ class ClimbOptions:
     overrides: tuple[str, ...] = ()
     fork: bool = True
     """Whether Ray's workers are forked from one process that has imported all (harness/warm)."""
+    any_reward: bool = False
+    """Whether a reward that gives all responses the same is no fault: a user's own, on an untrained model."""
     runs: Path = Path("runs")
     place: Place = HERE
     """Where it runs: a GPU, this CPU, or a rehearsal on it."""

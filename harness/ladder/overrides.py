@@ -71,8 +71,10 @@ def for_rung(options: ClimbOptions, inputs: Inputs, *, rollout: str, steps: int)
 
 
 def _algorithm(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
-    if options.algorithm == "grpo":
-        return {"algorithm.adv_estimator": "grpo"}
+    if options.algorithm == "dapo":
+        return _dapo(options, inputs)
+    if options.algorithm != "ppo":
+        return {"algorithm.adv_estimator": options.algorithm}
     return {
         "algorithm.adv_estimator": "gae",
         "critic.model.path": str(inputs.model),
@@ -80,6 +82,31 @@ def _algorithm(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
         "critic.optim.lr": 1e-3 if inputs.is_tiny else 1e-5,
         "critic.fsdp.seed": options.seed,
     }
+
+
+def _dapo(options: ClimbOptions, inputs: Inputs) -> dict[str, object]:
+    """GRPO with what DAPO adds: a higher upper clip, no KL, a length penalty, and no group without a spread.
+
+    Its numbers are those of the paper (arXiv:2503.14476), its penalty that of verl's dapo reward manager.
+    The filter of groups is the v1 trainer's; the v0 trainer does not read it.
+    """
+    settings: dict[str, object] = {
+        "algorithm.adv_estimator": "grpo",
+        f"{ACTOR}.use_kl_loss": False,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.28,
+        f"{ACTOR}.clip_ratio_c": 10.0,
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        "reward.reward_manager.name": "dapo",
+        "+reward.reward_kwargs.max_resp_len": inputs.response_length,
+        "+reward.reward_kwargs.overlong_buffer_cfg.enable": True,
+        "+reward.reward_kwargs.overlong_buffer_cfg.len": max(inputs.response_length // 4, 1),
+        "+reward.reward_kwargs.overlong_buffer_cfg.penalty_factor": 1.0,
+        "+reward.reward_kwargs.overlong_buffer_cfg.log": False,
+    }
+    if options.use_v1:
+        settings |= {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "acc"}
+    return settings
 
 
 def words(

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.errors import RungFailedError
 from harness.evidence.metrics import column
-from harness.ladder.checks import PROBS_DIFF, Expectation, problems
+from harness.ladder.checks import PROBS_DIFF, Expectation, idle_steps, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import for_rung
 from harness.ladder.tolerance import probs_tolerance
@@ -33,6 +33,7 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
             kl_loss=bool(trained.config.actor_rollout_ref.actor.use_kl_loss),
             probs_tolerance=None if rollout == "mock" else probs_tolerance(is_tiny=inputs.is_tiny),
             rewards_vary=inputs.is_tiny,
+            any_reward=options.any_reward and options.reward != "mock",
         ),
     )
     if found:
@@ -57,9 +58,10 @@ def _line(context: Context, trained: Trained, rollout: str) -> str:
     if rollout == "mock":
         return f"{line}; rollout and reward are MOCKED: interfaces only"
     worst = max(value for _, value in column(trained.steps, PROBS_DIFF))
-    return (
-        f"{line}; gradients flow, weights reach the rollout, probabilities agree to {worst:.1e} at every step"
-    )
+    agree = f"probabilities agree to {worst:.1e} at every step"
+    if options.any_reward and len(idle_steps(trained.steps)) == len(trained.steps):
+        return f"{line}; {agree}; all rewards were equal: nothing is said about gradients with this reward"
+    return f"{line}; gradients flow, weights reach the rollout, {agree}"
 
 
 def _details(trained: Trained) -> dict[str, object]:

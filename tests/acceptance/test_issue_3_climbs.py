@@ -44,15 +44,14 @@ def score(data_source, solution_str, ground_truth, extra_info=None, **_):
 """
 
 
-def run(*words: str | Path, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "harness", *map(str, words)]
     environment = {**os.environ, **variables}
-    where = cwd or root()
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=where)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=root())
 
 
-def verlock(*words: str | Path, cwd: Path | None = None, **variables: str) -> dict[str, Any]:
-    done = run(*words, "--json", cwd=cwd, **variables)
+def verlock(*words: str | Path, **variables: str) -> dict[str, Any]:
+    done = run(*words, "--json", **variables)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return dict(json.loads(done.stdout))
 
@@ -82,8 +81,8 @@ def climbed(
     built_now = image(short, engine)
     (folder / "spy.py").write_text(SPY)
     reward = ("--reward", f"{folder}/spy.py:score")
-    where = ("--profile", load(short).name, "--image")
-    document = verlock("climb", *where, *reward, *words, cwd=folder, **engine)
+    where = ("--profile", load(short).name, "--image", "--runs", str(folder / "runs"))
+    document = verlock("climb", *where, *reward, *words, **engine)
     kept = json.loads((folder / "runs" / document["id"] / "run.json").read_text())
     assert kept["status"] == "passed"
     assert kept["image"] == {"manifest": built_now["manifest"], "config": built_now["config"]}

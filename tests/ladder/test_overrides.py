@@ -88,14 +88,34 @@ def test_what_the_card_holds_at_once_is_the_profiles_to_say() -> None:
     assert value(words(load("p40"), rung, (f"{MICRO}=2",)), MICRO) == "2"
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
+@WITH_VERL
+@pytest.mark.parametrize("v1", [True, False])
+@pytest.mark.parametrize(
+    ("algorithm", "estimator", "manager"),
+    [
+        ("ppo", "gae", "naive"),
+        ("grpo", "grpo", "naive"),
+        ("rloo", "rloo", "naive"),
+        ("reinforce_plus_plus", "reinforce_plus_plus", "naive"),
+        ("dapo", "grpo", "dapo"),
+    ],
+)
+def test_each_algorithm_composes(algorithm: str, estimator: str, manager: str, v1: bool) -> None:
+    options = ClimbOptions(algorithm=algorithm, use_v1=v1)  # type: ignore[arg-type]
+    config = compose.compose_config(words(PROFILE, for_rung(options, INPUTS, rollout="hf", steps=2), ()))
+    assert config.algorithm.adv_estimator == estimator
+    assert config.reward.reward_manager.name == manager
+    assert config.algorithm.filter_groups.enable is (algorithm == "dapo" and v1)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "grpo", "rloo", "reinforce_plus_plus", "dapo"])
 @pytest.mark.parametrize("use_v1", [True, False])
 @WITH_VERL
 def test_what_a_rung_sets_is_what_verl_reads(algorithm: str, use_v1: bool) -> None:
     """Each key composes, and the seeds reach every place where verl draws."""
     options = replace(ClimbOptions(), algorithm=algorithm, use_v1=use_v1, seed=11)  # type: ignore[arg-type]
     config = compose.compose_config(words(PROFILE, for_rung(options, INPUTS, rollout="hf", steps=4), ()))
-    assert config.algorithm.adv_estimator == {"ppo": "gae", "grpo": "grpo"}[algorithm]
+    assert config.algorithm.adv_estimator == {"ppo": "gae", "dapo": "grpo"}.get(algorithm, algorithm)
     assert config.trainer.use_v1 is use_v1
     assert config.trainer.total_training_steps == 4
     seeds = {

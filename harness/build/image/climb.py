@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.engine import choose, find
-from harness.build.image import built, given
+from harness.build.image import given
 from harness.build.image.run import Room, run
 from harness.console import Output
 from harness.errors import Problem
@@ -49,7 +49,6 @@ def climb(asked: Climb, output: Output) -> int:
     given.refuse(given.problems([asked.runs, *inputs] if asked.runs.exists() else inputs, as_root=False))
     given.refuse(given.problems(inputs, as_root=os.getuid() == 0))
     profile = load(asked.profile)
-    built.check(built.read(profile))  # before an engine is looked for: this needs none
     # A checkout goes before the locked verl.
     variables = {"PYTHONPATH": str(asked.verl_source)} if asked.verl_source else {}
     ended = run(

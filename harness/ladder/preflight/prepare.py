@@ -1,0 +1,129 @@
+"""From an inspected command to the climb of its small form: rows, stand-ins, changes, options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.data import first_rows
+from harness.data.model_check import tokenizer_of
+from harness.errors import Problem
+from harness.ladder.inputs import Inputs
+from harness.ladder.options import TINY, ClimbOptions
+from harness.ladder.overrides import for_rung
+from harness.ladder.preflight.settings import Settings
+from harness.ladder.preflight.shrink import PROMPTS, Change, Stand, changes, not_verified, words
+from harness.ladder.preflight.static import Inspected
+from harness.profiles.hydra import word
+from harness.profiles.load import load
+
+# Tokens of a prompt that a smoke run holds. The tiny model's tokenizer counts bytes, and has 2048 positions.
+_LONGEST = 1900
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What will run, how it differs, and what it leaves open."""
+
+    options: ClimbOptions
+    changes: tuple[Change, ...]
+    not_verified: tuple[str, ...]
+
+
+def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in_data: bool) -> Prepared:
+    """Choose rows and stand-ins, and make the climb's options. ``options`` has profile, runs and steps.
+
+    Raises :class:`DataError` where no row fits.
+    """
+    config, facts, asked = inspected.config or {}, inspected.facts, inspected.asked
+    s, profile = Settings(config), load(options.profile)
+    here = facts.model is not None and facts.model.kind == "folder"
+    model = str(asked.folder / Path(facts.model.given).expanduser()) if here and facts.model else TINY
+    rows = PROMPTS * max(options.steps, 2)
+    home = (options.runs / "preflight").absolute()
+    files = [asked.folder / Path(f.given).expanduser() for f in facts.train if f.checked and f.checked.rows]
+    stood = not files and stand_in_data
+    kept = first_rows.keep(
+        [first_rows.stand_in(home, rows=rows)] if stood else files,
+        home,
+        rows=rows,
+        tokenizer=tokenizer_of(model),
+        limit=_LONGEST,
+        prompt_key=s.text("data.prompt_key") or "prompt",
+        media=[text for key in ("image_key", "video_key", "audio_key") if (text := s.text(f"data.{key}"))],
+    )
+    reward, without = _reward(s, inspected)
+    stand = Stand(
+        model=None if here or facts.model is None else facts.model.given,
+        data=", ".join(file.given for file in facts.train) if stood else None,
+        reward=without,
+        prompt=kept.longest,
+        rows=kept.rows,
+    )
+    chosen = replace(
+        options,
+        first="ppo-mock",
+        model=model,
+        data=str(kept.path),
+        reward=reward,
+        algorithm="ppo" if s.critic else "grpo",
+        use_v1=s.get("trainer.use_v1") is not False,
+        any_reward=True,
+    )
+    made = changes(s, stand, profile, steps=options.steps)
+    rung = for_rung(chosen, _shape(), rollout="hf", steps=options.steps)
+    given = inspected.words if asked.config_path is None else _flat(config)
+    open_ = [*not_verified(s, stand), *(f"the column {name} of the rows" for name in kept.dropped)]
+    return Prepared(
+        options=replace(chosen, overrides=words(given, config, made, rung, profile)),
+        changes=tuple(made),
+        not_verified=tuple(open_),
+    )
+
+
+def _reward(s: Settings, inspected: Inspected) -> tuple[str, str | None]:
+    """The climb's ``--reward``, and what a mock stands in for."""
+    found = inspected.facts.reward
+    if found is not None:
+        path = inspected.asked.folder / Path(found.path).expanduser()
+        return f"{path}:{found.name}", None
+    if s.flag("reward.reward_model.enable"):
+        return "mock", f"the model {s.get('reward.reward_model.model_path')}"
+    sources = inspected.facts.names.sources
+    if any(known is False for known in sources.values()):
+        return "mock", ", ".join(source for source, known in sources.items() if known is False)
+    return "rule", None
+
+
+def _shape() -> Inputs:
+    """Only the keys of a rung's settings are asked for here, not their values."""
+    nowhere = Path()
+    return Inputs(
+        model=nowhere,
+        train=nowhere,
+        val=nowhere,
+        is_tiny=False,
+        prompt_length=1,
+        response_length=1,
+        batch=1,
+        group=1,
+    )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
+    """A configuration of the user's own as overrides of verl's tree."""
+    found: list[str] = []
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            found += _flat(value, f"{key}.")
+        elif value != "???":
+            found.append(word(f"++{key}", dict(value) if isinstance(value, Mapping) else value))
+    return tuple(found)
+
+
+def problems(inspected: Inspected) -> list[Problem]:
+    """The faults, as an error shows them."""
+    return [finding.problem for finding in inspected.findings if finding.level == "fault"]
