@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +38,7 @@ def preflight(
     despite: Annotated[
         bool, typer.Option("--despite-faults", help="Run it small all the same, with what composes.")
     ] = False,
+    first: Annotated[str, typer.Option("--from", help="Lowest rung: ppo-mock, or ppo.")] = "ppo-mock",
     steps: Annotated[int, typer.Option(min=1, help="Training steps of the small run.")] = 2,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Json = False,
@@ -48,7 +48,7 @@ def preflight(
     # As the profile's runs: nothing is asked of a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
     from harness.data.finding import faults
-    from harness.errors import PreflightError
+    from harness.errors import OverrideError, PreflightError
     from harness.ladder.options import ClimbOptions
     from harness.ladder.preflight.prepare import prepare, problems
     from harness.ladder.preflight.static import inspect, without_missing_data
@@ -67,7 +67,9 @@ def preflight(
             raise PreflightError(f"faults: {len(wrong)}", todo="correct them; nothing was started")
         output.result(document | {"run": None})
         raise typer.Exit(PreflightError.exit_code if problems(found) else 0)
-    options = replace(ClimbOptions(profile=profile, steps=steps, runs=runs))
+    if first not in {"ppo-mock", "ppo"}:
+        raise OverrideError(f"--from {first} is unknown", todo="one of: ppo-mock, ppo")
+    options = ClimbOptions(profile=profile, first=first, steps=steps, runs=runs)  # type: ignore[arg-type]
     ready = prepare(found, options, stand_in_data=stand_in_data)
     if not as_json:
         _tell_changes(output, ready)

@@ -64,7 +64,6 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in_data: bool)
     )
     chosen = replace(
         options,
-        first="ppo-mock",
         model=model,
         data=str(kept.path),
         reward=reward,
