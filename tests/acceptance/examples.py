@@ -84,7 +84,7 @@ def table(document: dict[str, Any]) -> str:
         "",
         "# verl's FSDP examples in preflight",
         "",
-        f"Scripts of verl {source['version']}, commit {source['commit'][:12]}, with the trainer of verl 0.9.1",
+        f"Scripts of verl {source['version']}, commit {source['commit'][:12]}, with the trainer of 0.9.1",
         f"on the cpu profile: {passed} of {len(scripts)} passed the `ppo` rung. Rows of the GSM8K",
         "layout and the tiny model stand in for what the scripts name; examples.json has more of each run.",
         "",
