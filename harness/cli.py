@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -28,7 +29,7 @@ from harness.commands import (
     wheels,
 )
 from harness.console import Output
-from harness.errors import DiskFullError, InterruptedRunError, UsageError, VerlockError
+from harness.errors import DiskFullError, HangError, InterruptedRunError, UsageError, VerlockError
 
 # The parent of every error in options and arguments; typer exports only this leaf of it.
 _MISUSE: Any = typer.BadParameter.__bases__[0]
@@ -70,6 +71,8 @@ for command in (
     climb.climb,
     preflight.preflight,
     failures.diagnose,
+    failures.diff,
+    failures.localise,
     doctor.doctor,
     train.train,
     profiles.profiles,
@@ -116,6 +119,11 @@ def main() -> None:
 
 def _end(output: Output, error: VerlockError) -> NoReturn:
     output.error(error)
+    if isinstance(error, HangError):
+        # A thread that never ends would hold up the interpreter's end as well.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(error.exit_code)
     sys.exit(error.exit_code)
 
 

@@ -268,6 +268,13 @@ class PreflightError(VerlockError):
     exit_code = 37
 
 
+class HangError(VerlockError):
+    """A rung that took longer than its deadline, or a trainer that said nothing for too long."""
+
+    exit_code = 38
+    failure_class = "distributed"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from harness.adapt import imports, patch
 from harness.adapt.patches import PATCHES
 from harness.adapt.settings import from_environment
-from harness.evidence import events
+from harness.evidence import events, stacks
 from harness.fingerprint import guard
 
 ROLLOUTS = ("hf", "mock")
@@ -42,6 +42,7 @@ def activate() -> None:
     First of all this process's environment is checked: where it differs, ``import verl`` raises.
     """
     imports.watch()
+    stacks.register()
     checked = guard.check()
     settings = from_environment()
     if settings.device == "cpu":

@@ -44,6 +44,13 @@ def climb(
     fork: Annotated[
         bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
     ] = True,
+    deadline: Annotated[
+        float | None, typer.Option(min=1, help="Seconds that a rung may take; by its kind if not given.")
+    ] = None,
+    silence: Annotated[
+        float,
+        typer.Option(min=1, help="Seconds that the trainer may say nothing before it counts as hanging."),
+    ] = 900.0,
     rehearse: Annotated[
         bool,
         typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
@@ -102,6 +109,8 @@ def climb(
         without_patches=without_patch or [],
         overrides=overrides or [],
         fork=fork,
+        deadline=deadline,
+        silence=silence,
         runs=runs,
         place=place,
     )

@@ -83,3 +83,88 @@ def _tell(output: Output, told: dict[str, Any]) -> None:
         output.line(f"       or {rival}: --profile or --here would decide")
     if told.get("saved"):
         output.line(f"saved  {told['saved']}")
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/latest.")],
+    b: Annotated[Path, typer.Argument(metavar="RUN", help="Another.")],
+    as_json: Json = False,
+) -> None:
+    """Say what differs between two runs: settings, lock, patches, configuration, outcome, metrics."""
+    from harness.diagnose.diff import compare, read
+
+    output = Output(as_json=as_json)
+    ours, theirs = read(a), read(b)
+    found = compare(ours, theirs)
+    document = {
+        "steps": [len(ours.steps), len(theirs.steps)],
+        "causes": [vars(change) for change in found.causes],
+        "config": [vars(change) for change in found.config],
+        "outcome": [vars(change) for change in found.outcome],
+        "metrics": vars(found.metrics) if found.metrics else None,
+        "warning": found.warning,
+    }
+    output.result(document, lambda: _show(output, document))
+
+
+def _show(output: Output, found: dict[str, Any]) -> None:
+    for title, name in (("changed", "causes"), ("outcome", "outcome"), ("config", "config")):
+        for change in found[name]:
+            kind = f"{change['kind']} " if name == "causes" else ""
+            output.line(f"{title:8} {kind}{change['key']}: {change['a']} -> {change['b']}")
+    first = found["metrics"]
+    if first:
+        output.line(
+            f"metrics  first differ at step {first['step']}, {first['key']}: {first['a']} -> {first['b']}"
+        )
+    elif found["steps"] == [0, 0]:
+        output.line("metrics  neither run has any")
+    else:
+        output.line("metrics  the same to the last bit")
+    if not found["causes"]:
+        output.line("changed  nothing")
+    if found["warning"]:
+        output.line(f"warning  {found['warning']}", style="yellow")
+
+
+def localise(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN | -- CLIMB WORDS...", help="A failed run, or what follows `verlock climb`."
+        ),
+    ],
+    runs: Annotated[Path, typer.Option(help="Where the records of the runs go.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Name the boundary with which a failure comes and goes, with two runs that differ in it alone."""
+    from harness.diagnose.localise import Localiser, climb
+
+    output = Output(as_json=as_json)
+    folder = Path(words[0])
+    if not (len(words) == 1 and folder.is_dir()):
+        output.line(f"climbing once: verlock climb {' '.join(words)}")
+        folder = climb(words, runs)
+    told = Output(as_json=True) if as_json else output
+    found = Localiser(failing=folder.resolve(), runs=runs, tell=told.line).locate()
+    document = {
+        "boundary": found.boundary,
+        "of": list(found.of),
+        "failing": str(found.failing),
+        "passing": str(found.passing) if found.passing else None,
+        "runs": [str(path) for path in found.made],
+    }
+
+    def human() -> None:
+        if found.boundary is None:
+            output.line(
+                "boundary none: it fails with everything minimal; the environment or verl itself",
+                style="bold",
+            )
+        else:
+            output.line(f"boundary {found.boundary}", style="bold")
+            output.line(f"passes   {found.passing}")
+        output.line(f"fails    {found.failing}")
+        output.line(f"made     {len(found.made)} runs for {len(found.of)} boundaries")
+
+    output.result(document, human)

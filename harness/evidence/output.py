@@ -41,6 +41,7 @@ class Finished:
     exit_code: int
     seconds: float
     timed_out: bool
+    """Whether it was ended for its ``timeout`` or its ``silence``."""
     left_over: tuple[Ended, ...] = ()
 
 
@@ -62,6 +63,26 @@ class _Lines:
             self._on_line(line.rstrip("\r").rpartition("\r")[2])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long a child may run in all, and how long it may say nothing, in seconds.
+
+    ``on_expiry`` is told which was passed, while all of the child's processes still stand where they are.
+    """
+
+    timeout: float | None = None
+    silence: float | None = None
+    on_expiry: Callable[[str], None] | None = None
+
+    def passed(self, began: float, heard: float, now: float) -> str | None:
+        """Which limit is passed, in words."""
+        if self.timeout is not None and now > began + self.timeout:
+            return f"has taken longer than {self.timeout:g} s"
+        if self.silence is not None and now > heard + self.silence:
+            return f"has said nothing for {self.silence:g} s"
+        return None
+
+
 def run(
     command: Sequence[str],
     *,
@@ -69,7 +90,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     on_line: Callable[[str], None] | None = None,
-    timeout: float | None = None,
+    limits: Limits = Limits(),
     grace: float = 8.0,
     spare: Collection[int] = (),
 ) -> Finished:
@@ -77,8 +98,7 @@ def run(
 
     ``env`` is the whole environment (default: this process's). If it holds ``VERLOCK_RUN_ID``, all
     that carries the same id and is still there ``grace`` seconds after the end is swept, except
-    ``spare``. A child that runs longer than ``timeout`` seconds is ended like on Ctrl-C, but returned
-    with ``timed_out``.
+    ``spare``. A child that passes a limit is ended like on Ctrl-C, but returned with ``timed_out``.
 
     Raises :class:`InterruptedRunError` on SIGINT or SIGTERM (only noticed in the main thread),
     :class:`DiskFullError` or :class:`RecordError` when the log cannot be written. The child and what
@@ -93,13 +113,13 @@ def run(
     try:
         with _asked_to_end() as asked, _started(command, environment, cwd) as child:
             try:
-                timed_out = _copy(
-                    child, sink, log, _Lines(on_line), asked, began + timeout if timeout else None
-                )
+                expired = _copy(child, sink, log, _Lines(on_line), asked, limits)
+                if expired and limits.on_expiry is not None:
+                    limits.on_expiry(expired)
             except BaseException:
                 _end(child, environment, grace, asked, spare)
                 raise
-            if timed_out or asked:
+            if expired or asked:
                 left = _end(child, environment, grace, asked, spare)
             else:
                 left = _sweep(environment, patience=grace, spare=spare)
@@ -113,7 +133,7 @@ def run(
             return Finished(
                 exit_code=child.wait(),
                 seconds=time.monotonic() - began,
-                timed_out=timed_out,
+                timed_out=expired is not None,
                 left_over=tuple(left),
             )
     finally:
@@ -163,16 +183,18 @@ def _copy(
     log: Path,
     lines: _Lines,
     asked: list[int],
-    deadline: float | None,
-) -> bool:
-    """Copy until the child has ended and its pipe is dry; ``True`` when the deadline came first."""
+    limits: Limits,
+) -> str | None:
+    """Copy until the child has ended and its pipe is dry; says which limit was passed before that."""
     pipe = _pipe(child)
+    began = heard = time.monotonic()
     ended_at: float | None = None
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while not asked:
             data = os.read(pipe, 1 << 16) if selector.select(_POLL_SECONDS) else None
             if data:
+                heard = time.monotonic()
                 _write(sink, data, log)
                 lines.feed(data)
             elif data == b"" and selector.get_map():
@@ -182,12 +204,12 @@ def _copy(
                 ended_at = now
             if ended_at is not None and not data and (data == b"" or now - ended_at > _DRAIN_SECONDS):
                 break
-            if deadline is not None and ended_at is None and now > deadline:
-                return True
+            if ended_at is None and (passed := limits.passed(began, heard, now)):
+                return passed
             if not selector.get_map() and ended_at is None:
                 time.sleep(_POLL_SECONDS)
     lines.feed(b"", last=True)
-    return False
+    return None
 
 
 def _write(sink: int, data: bytes, log: Path) -> None:

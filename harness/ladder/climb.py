@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -15,14 +16,15 @@ from harness.adapt.settings import Settings
 from harness.console import Output
 from harness.diagnose.diagnose import HOST_EVENT
 from harness.diagnose.host import here
-from harness.errors import InterruptedRunError, RungFailedError, VerlockError
-from harness.evidence import events
+from harness.errors import HangError, InterruptedRunError, RungFailedError, VerlockError
+from harness.evidence import events, stacks
 from harness.evidence.abandoned import sweep_abandoned, sweep_ray_folders
 from harness.evidence.model import Failure, Run, Status
+from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
 from harness.fingerprint.identity import fingerprint
-from harness.ladder import cause, environment
+from harness.ladder import cause, environment, watch
 from harness.ladder.context import Context, Verified
 from harness.ladder.options import ClimbOptions
 from harness.ladder.place import title, unverified
@@ -32,6 +34,7 @@ from harness.profiles.load import load
 from harness.profiles.model import Profile
 from harness.warm.fork import ForkServer, start
 
+_TRAINERS = ("ppo", "checkpoint", "learn")
 Step = tuple[str, Callable[[Context], Verified]]
 
 
@@ -109,7 +112,7 @@ def _climb(
 @contextmanager
 def _forking(context: Context, names: Sequence[str]) -> Iterator[ForkServer | None]:
     """The fork server, started early: it imports while the first rungs climb."""
-    if not context.options.fork or not any(name.startswith(("ppo", "learn")) for name in names):
+    if not context.options.fork or not any(name.startswith(_TRAINERS) for name in names):
         yield None
         return
     device = context.settings.device
@@ -148,7 +151,7 @@ def _settings(options: ClimbOptions) -> dict[str, Any]:
         if isinstance(value, tuple)
         else value
         for key, value in vars(options).items()
-        if value is None or isinstance(value, str | int | bool | tuple | frozenset)
+        if value is None or isinstance(value, str | int | float | bool | tuple | frozenset)
     } | {"verl_source": str(options.verl_source) if options.verl_source else None}
 
 
@@ -158,7 +161,7 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
     events.emit("rung_started", rung=name)
     began = time.monotonic()
     try:
-        with output.busy(f"{name} ..."):
+        with output.busy(f"{name} ..."), _watched(context, name):
             context.check_installation()
             verified = function(context)
     except VerlockError as error:
@@ -173,6 +176,20 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
     record.rung_passed(name, verified.line, round(seconds, 3), verified.details)
     events.emit("rung_passed", rung=name, seconds=round(seconds, 3))
     output.line(f"  passed  {name:9} {seconds:6.1f} s  {verified.line}", style="green")
+
+
+def _watched(context: Context, name: str) -> AbstractContextManager[None]:
+    """A rung of this process has a deadline here; a trainer's is watched where its output is read."""
+    if name.startswith(_TRAINERS):
+        return nullcontext()
+
+    def last(error: HangError) -> None:
+        _failed(context, name, error)
+        _end(context.record, "failed", error)
+        context.output.error(error)
+        sweep(context.record.id)
+
+    return watch.watched(name, context.options.seconds(), context.folder, last)
 
 
 def _failed(context: Context, name: str, error: VerlockError) -> None:
@@ -207,6 +224,7 @@ def _end(record: RunRecord, status: Status, error: VerlockError | None) -> None:
     if error is not None and record.run.failure is None and status == "failed":
         record.update(failure=Failure.of(error))
     write_precision(record.folder)
+    shutil.rmtree(record.folder / stacks.FOLDER, ignore_errors=True)  # where processes would have told
     record.finish(status, code)
 
 

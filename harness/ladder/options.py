@@ -16,6 +16,7 @@ Algorithm = Literal["ppo", "grpo", "rloo", "reinforce_plus_plus", "dapo"]
 GROUPED = frozenset({"grpo", "rloo", "dapo"})
 """Those that compare the responses to one prompt, and therefore need several."""
 TINY = "tiny"
+_RUNG_SECONDS, _TRAINER_SECONDS, _STEP_SECONDS = 1200.0, 1800.0, 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,22 @@ class ClimbOptions:
     """Whether Ray's workers are forked from one process that has imported all (harness/warm)."""
     any_reward: bool = False
     """Whether a reward that gives all responses the same is no fault: a user's own, on an untrained model."""
+    deadline: float | None = None
+    """Seconds that a rung may take; none: by its kind."""
+    silence: float = 900.0
+    """Seconds that the trainer may say nothing."""
     runs: Path = Path("runs")
     place: Place = HERE
     """Where it runs: a GPU, this CPU, or a rehearsal on it."""
+
+    def seconds(self, *, steps: int | None = None) -> float:
+        """How long a rung may take: one of this process, or a trainer's of so many steps.
+
+        Generous: a real model on a laptop takes a minute a step (12 s measured with 135M parameters).
+        """
+        if self.deadline is not None:
+            return self.deadline
+        return _RUNG_SECONDS if steps is None else _TRAINER_SECONDS + _STEP_SECONDS * steps
 
     @property
     def rungs(self) -> tuple[RungName, ...]:

@@ -13,13 +13,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.errors import EnvironmentDiffersError, PatchUnfitError, Problem, RungFailedError, TrainerError
+from harness.errors import (
+    EnvironmentDiffersError,
+    HangError,
+    PatchUnfitError,
+    Problem,
+    RungFailedError,
+    TrainerError,
+)
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.metrics import Step
 from harness.fingerprint import guard
-from harness.ladder import cause, compose, environment
+from harness.ladder import cause, compose, environment, watch
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
 from harness.warm.standin import NORMALLY
@@ -133,15 +140,27 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
     fork = context.fork
     if fork is not None:
         command, variables = fork.command(command), variables | fork.variables()
+    environ = environment.child(variables, context.settings.device)
+    hung: list[HangError] = []
+
+    def look(passed: str) -> None:
+        context.output.line(f"  {name}: {passed}; taking the stacks of all its processes")
+        hung.append(watch.trainer_hangs(context.record.id, context.folder, environ, f"{name} {passed}"))
+
     finished = output.run(
         command,
         log=context.folder / "output.log",
-        env=environment.child(variables, context.settings.device),
+        env=environ,
         cwd=folder,
         on_line=show,
+        limits=output.Limits(
+            timeout=context.options.seconds(steps=steps), silence=context.options.silence, on_expiry=look
+        ),
         spare=() if fork is None else (fork.pid,),
     )
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
+    if hung:
+        raise hung[0]
     return finished
 
 

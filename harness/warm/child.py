@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from harness.evidence import stacks
 from harness.warm import ray_hooks, title
 from harness.warm.standin import SCRIPT, tie
 
@@ -63,6 +64,7 @@ def become(
     os.environ.update(request.environment)
     _limits(request)
     _random_state()
+    stacks.register()  # the server's goes to the server's file
     ray_hooks.in_child()
     words = [sys.executable, *request.words]
     sys.orig_argv[:] = words

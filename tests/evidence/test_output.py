@@ -86,7 +86,12 @@ def test_a_daemon_that_keeps_the_pipe_does_not_hold_us(python: Python, tmp_path:
 
 
 def test_a_child_that_takes_too_long(python: Python, tmp_path: Path) -> None:
-    done = output.run(python("import time; time.sleep(60)"), log=tmp_path / "o", timeout=0.5, grace=2.0)
+    done = output.run(
+        python("import time; time.sleep(60)"),
+        log=tmp_path / "o",
+        limits=output.Limits(timeout=0.5),
+        grace=2.0,
+    )
     assert done.timed_out
     assert done.exit_code != 0
     assert done.seconds < 10
