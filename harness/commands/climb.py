@@ -44,6 +44,12 @@ def climb(
     fork: Annotated[
         bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
     ] = True,
+    print_config: Annotated[
+        bool,
+        typer.Option(
+            "--print-config", help="Print verl's configuration and who set each value; start nothing."
+        ),
+    ] = False,
     deadline: Annotated[
         float | None, typer.Option(min=1, help="Seconds that a rung may take; by its kind if not given.")
     ] = None,
@@ -109,6 +115,7 @@ def climb(
         without_patches=without_patch or [],
         overrides=overrides or [],
         fork=fork,
+        print_config=print_config,
         deadline=deadline,
         silence=silence,
         runs=runs,

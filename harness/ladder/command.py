@@ -10,7 +10,7 @@ from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
 from harness.ladder import compare as comparing
-from harness.ladder import compose
+from harness.ladder import compose, origins
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
 from harness.ladder.options import ORDER, Algorithm, ClimbOptions
@@ -72,6 +72,7 @@ def run(
     complete: Callable[[Path], object],
     *,
     learn: bool,
+    print_config: bool,
     device: str | None,
     compare: str | None,
     **words: Any,
@@ -83,6 +84,9 @@ def run(
     if options.overrides:
         # Now, by themselves: a typo is told in two seconds, not after the first rungs.
         compose.compose_config(options.overrides)
+    if print_config:
+        origins.show(options, output)
+        return
     if devices:
         comparing.usable(devices.first)
         comparing.usable(devices.second)
