@@ -58,7 +58,8 @@ def changes(s: Settings, stand: Stand, profile: Profile, *, steps: int) -> list[
         _profile(s, profile),
     ):
         for change in group:
-            if change.layer or s.get(change.key) != change.new:
+            # Without a critic nobody reads its section.
+            if s.get(change.key) != change.new and (s.critic or not change.key.startswith("critic.")):
                 found.setdefault(change.key, change)
     return list(found.values())
 
