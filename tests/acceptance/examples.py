@@ -8,6 +8,7 @@ what is not here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -27,12 +28,29 @@ def scripts(checkout: Path) -> list[Path]:
     return [path for path in found if "megatron" not in path.name]
 
 
-def judge(script: Path, checkout: Path, *, static: bool) -> dict[str, Any]:
+def judge_static(script: Path, checkout: Path) -> dict[str, Any]:
+    """The faults of one script, in this process: nothing is started."""
+    from harness.ladder.preflight import script as shell
+    from harness.ladder.preflight.static import inspect, without_missing_data
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home, contextlib.chdir(checkout):
+        asked = shell.record(script, home=Path(home)).asked
+        chosen = [one for one in asked if one.trains] or list(asked)
+        if not chosen:
+            return told({}, 0, "the script starts no Python program") | {"static": True}
+        found = without_missing_data(inspect(chosen[-1]))
+    document = {"findings": [finding.document() for finding in found.findings]}
+    seconds = round(time.monotonic() - began, 1)
+    return told(document, 0, "") | {"static": True, "seconds_static": seconds}
+
+
+def judge(script: Path, checkout: Path) -> dict[str, Any]:
     """One script: its faults, how far it came, and the reason where it did not pass."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home:
         words = ["preflight", "--json", "--stand-in-data", "--despite-faults", "--from", "ppo"]
-        words += ["--runs", f"{home}/runs", *(["--static"] if static else []), "--", str(script)]
+        words += ["--runs", f"{home}/runs", "--", str(script)]
         command = [sys.executable, "-P", "-m", "harness", *words]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": home}
         try:
@@ -63,7 +81,8 @@ def told(document: dict[str, Any], code: int, said: str) -> dict[str, Any]:
         reason = f"{document['error']['type']}: {problem['what']}"
     elif not passed:
         reason = next((f"{f['id']}: {f['what']}" for f in findings if f["level"] == "fault"), "")
-        reason = reason or f"exit code {code}: {said.strip().splitlines()[-1:] or ['']}"
+        last = (said.strip().splitlines() or [""])[-1]
+        reason = reason or (f"exit code {code}: {last}" if code or last else "")
     return {
         "passed": passed,
         "reason": reason[:300],
@@ -113,7 +132,7 @@ def main() -> None:
         name = str(script.relative_to(checkout / "examples"))
         if (names and name not in names) or (not names and kept["scripts"].get(name, {}).get("passed")):
             continue
-        kept["scripts"][name] = judge(script, checkout, static=static) | ({"static": True} if static else {})
+        kept["scripts"][name] = judge_static(script, checkout) if static else judge(script, checkout)
         print(name, kept["scripts"][name]["passed"], kept["scripts"][name]["reason"], flush=True)
         out.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
         out.with_suffix(".md").write_text(table(kept))
