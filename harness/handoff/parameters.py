@@ -98,6 +98,8 @@ class Parameters(Part):
     """What Ray is told on a CPU, where verl's bundles ask for more than there are; None: it counts itself."""
     memory_gib_per_node: int
     shm_gib: int
+    object_store: int
+    """Bytes; Ray keeps objects in /dev/shm, and in slow files where that is too small."""
     time_limit: str
     seconds: int
     queue: str | None
@@ -154,6 +156,7 @@ def gather(
         logical_cpus=logical if isinstance(logical, int) else None,
         memory_gib_per_node=defaults.memory_gib_per_node,
         shm_gib=defaults.shm_gib,
+        object_store=defaults.shm_gib * 2**30 * 9 // 10,
         time_limit=limit,
         seconds=hours * 3600 + minutes * 60 + seconds,
         queue=asked.queue or defaults.queue,

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.console import Output
 from harness.diagnose.diagnosis import Diagnosis
 from harness.errors import (
+    DataError,
     EnvironmentDiffersError,
     InterruptedRunError,
     NodeLostError,
+    Problem,
     TrainerError,
     VerlockError,
 )
@@ -71,6 +74,7 @@ def train(job: Job, out: Output, command: Sequence[str], complete: Callable[[Pat
             todo="start it with the bundle's job file",
         )
     config = compose.compose_config(job.overrides)
+    _readable(config)
     record = RunRecord.create(job.runs, profile=profile.name, command=command)
     try:
         record.update(settings={"nodes": job.nodes, "expect": job.expect, "overrides": list(job.overrides)})
@@ -90,6 +94,28 @@ def train(job: Job, out: Output, command: Sequence[str], complete: Callable[[Pat
         write_precision(record.folder)
         complete(record.folder)
     return record.run
+
+
+def _readable(config: Any) -> None:
+    """Refuse files of the job's volumes that this user cannot read: the libraries call them missing.
+
+    safetensors writes files for their owner alone, and a job in an image is seldom their owner.
+    """
+    rows = [config.data.train_files, config.data.val_files]
+    named = [path for value in rows for path in (value if hasattr(value, "append") else [value])]
+    places = [Path(str(path)) for path in (*named, config.actor_rollout_ref.model.path) if path]
+    files = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place])]
+    problems = [
+        Problem(
+            what=f"user {os.getuid()} cannot read it",
+            where=str(file),
+            todo=f"chmod a+r {file}, on the machine that has the volume",
+        )
+        for file in files
+        if file.is_file() and not os.access(file, os.R_OK)
+    ]
+    if problems:
+        raise DataError(*problems)
 
 
 def _check(job: Job, record: RunRecord, out: Output) -> list[nodes.Node]:

@@ -134,6 +134,8 @@ class Cluster:
         inputs = proof / "inputs"
         shutil.copytree(inputs, home / "data")
         shutil.copytree(inputs / "model", home / "models" / "model")
+        for file in (home / "models" / "model").iterdir():
+            file.chmod(0o644)  # safetensors writes for the owner alone
         (home / "runs").mkdir()
         os.chown(home / "runs", RUN_AS, RUN_AS)
         self.bundle = home / "bundle"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,12 @@ if importlib.util.find_spec("verl") is None:
 
 from harness.console import Output
 from harness.data import tiny_model, tiny_task
-from harness.errors import EnvironmentDiffersError, NodeLostError, OverrideError, TrainerError
+from harness.errors import DataError, EnvironmentDiffersError, NodeLostError, OverrideError, TrainerError
 from harness.evidence.model import load
 from harness.evidence.record import RunRecord
-from harness.ladder import cause, nodes
+from harness.ladder import cause, compose, nodes
 from harness.ladder.overrides import for_rung
-from harness.ladder.train import Job, _error, train
+from harness.ladder.train import Job, _error, _readable, train
 from harness.profiles import load as profile_named
 from harness.profiles.hydra import word
 
@@ -94,6 +95,20 @@ def test_a_word_that_verl_does_not_take_ends_before_a_record(tmp_path: Path) -> 
     with pytest.raises(OverrideError, match=r"did you mean trainer\.nnodes"):
         train(job(tmp_path, "trainer.nnode=1"), QUIET, ["verlock"], print)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_only_its_owner_may_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As safetensors writes them; transformers would say that there is no such file."""
+    given = words(tmp_path, steps=1)
+    _readable(compose.compose_config(given))
+    weights = tmp_path / "model" / "model.safetensors"
+    # Root may read everything: what another user may is decided here by the file's mode.
+    monkeypatch.setattr(os, "access", lambda path, _mode: bool(Path(path).stat().st_mode & 0o004))
+    with pytest.raises(DataError, match="cannot read it") as caught:
+        _readable(compose.compose_config(given))
+    assert [problem.where for problem in caught.value.problems] == [str(weights)]
 
 
 def test_several_nodes_need_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,8 @@ case ${1:-train} in
     exit 2
     ;;
   check) exec "$docker" run "${options[@]}" --entrypoint sh "$found" -c "$check" ;;
-  head) start ray start --head --block --port=6379 --dashboard-host=0.0.0.0 --disable-usage-stats --num-gpus=8 ;;
-  worker) start ray start --block --address="${2:?worker HOST}:6379" --disable-usage-stats --num-gpus=8 ;;
+  head) start ray start --head --block --port=6379 --dashboard-host=0.0.0.0 --disable-usage-stats --num-gpus=8 --object-store-memory=61847529062 ;;
+  worker) start ray start --block --address="${2:?worker HOST}:6379" --disable-usage-stats --num-gpus=8 --object-store-memory=61847529062 ;;
   *)
     echo "usage: docker-run.sh [train | check | head | worker HOST]" >&2
     exit 2
