@@ -38,6 +38,8 @@ _CLOCKS = (
         r"^(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d (?:\[?[\w./]+:\d+\]? ?)?"
     ),
 )
+# verl warns so of each engine that is not installed, in every process, with the error's text: nothing failed.
+_WARNS = re.compile(r"\.py:\d+: \w*Warning: ")
 _REPEATED = re.compile(r" ?\[repeated \d+x across (?:all nodes|cluster)\].*$")
 _QUIET = frozenset({"DEBUG", "INFO", "WARNING", "WARN"})
 # What begins a line of its own, however long the line before: a log cut at a column is not a wrapped one.
@@ -90,7 +92,13 @@ def _line(path: str, number: int, text: str) -> Line:
             text = text[found.end() :]
         if text == before:
             break
-    return Line(path=path, number=number, worker=worker, text=_REPEATED.sub("", text), quiet=level in _QUIET)
+    return Line(
+        path=path,
+        number=number,
+        worker=worker,
+        text=_REPEATED.sub("", text),
+        quiet=level in _QUIET or bool(_WARNS.search(text)),
+    )
 
 
 def _unwrap(lines: Sequence[Line], lengths: Sequence[int]) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from harness.errors import EnvironmentDiffersError, NodeLostError, Problem
 # A pod that has to pull gigabytes first is there within this time.
 PATIENCE_SECONDS = 600.0
 _POLL_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 # Ray and gloo notice a lost peer by themselves, mostly within seconds; NCCL may wait for half an hour.
 _GRACE_SECONDS = 60.0
 
@@ -27,7 +29,17 @@ class Node:
 
     id: str
     address: str
+    port: int
+    """Where its raylet listens."""
     name: str
+
+    def answers(self) -> bool:
+        """Whether its raylet takes a connection: Ray calls a killed node alive for half a minute."""
+        try:
+            with socket.create_connection((self.address, self.port), timeout=_ANSWER_SECONDS):
+                return True
+        except OSError:
+            return False
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})"
@@ -51,7 +63,12 @@ def alive() -> list[Node]:
 
     return sorted(
         (
-            Node(id=n["NodeID"], address=n["NodeManagerAddress"], name=n["NodeManagerHostname"])
+            Node(
+                id=n["NodeID"],
+                address=n["NodeManagerAddress"],
+                port=n["NodeManagerPort"],
+                name=n["NodeManagerHostname"],
+            )
             for n in ray.nodes()
             if n["Alive"]
         ),
@@ -157,7 +174,7 @@ class Watch:
     def lost(self) -> list[Node]:
         """The nodes that were there at the beginning and are not now."""
         there = {node.id for node in alive()}
-        return [node for node in self._nodes if node.id not in there]
+        return [node for node in self._nodes if node.id not in there or not node.answers()]
 
     def _look(self) -> None:
         while not self._over.wait(_POLL_SECONDS):

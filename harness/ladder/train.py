@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,9 @@ from harness.evidence.model import Failure, Run
 from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
+from harness.fingerprint.guard import Expected
+from harness.fingerprint.identity import fingerprint
+from harness.fingerprint.verify import verify
 from harness.ladder import cause, compose, nodes
 from harness.ladder.precision import write_precision
 from harness.profiles.hydra import word
@@ -150,10 +153,11 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints
     record.rung_started("train")
     if before:
         out.line(f"going on from the checkpoint of step {before}")
-    with _words(job, record) as words:
+    ties = _ties(job.profile, record)
+    with _words(job, folder, ties) as words:
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
         watch = nodes.Watch(there, lambda: sweep(record.id)) if there else None
-        environ = os.environ | record.environment()
+        environ = os.environ | ties
         with watch or nullcontext():
             finished = output.run(command, log=log, env=environ, cwd=folder, on_line=out.line)
             lost = watch.lost() if watch and finished.exit_code != 0 else []
@@ -176,11 +180,20 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints
     out.line(f"  passed  train  {line}", style="green")
 
 
+def _ties(name: str, record: RunRecord) -> dict[str, str]:
+    """What ties each process, on whichever node, to this run's record and to this process's environment."""
+    profile = load(name)
+    found = fingerprint(profile, None, record.folder)
+    checked = verify(profile, overlay=False)
+    record.update(fingerprint={**found, "contents": checked.contents})
+    expected = Expected(profile=profile.name, parts=found["parts"], contents=checked.contents)
+    board = {"TENSORBOARD_DIR": str(record.folder.absolute() / "tensorboard")}
+    return expected.variables() | record.environment() | board
+
+
 @contextmanager
-def _words(job: Job, record: RunRecord) -> Iterator[list[str]]:
-    """The job's overrides, and what ties the run to its record: in every worker, on whichever node."""
-    folder = record.folder.absolute()
-    ties = record.environment() | {"TENSORBOARD_DIR": str(folder / "tensorboard")}
+def _words(job: Job, folder: Path, ties: Mapping[str, str]) -> Iterator[list[str]]:
+    """The job's overrides, and the ties: Ray sets them in every worker."""
     own: dict[str, object] = {"hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
     own |= {f"{_RUNTIME}{name}": value for name, value in ties.items()}
     if job.on_cluster:

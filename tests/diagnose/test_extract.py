@@ -182,3 +182,16 @@ def test_a_cause_is_found_under_any_number_of_rays_wrappers(
     root = extract(parse(text), known).root
     assert root is not None
     assert (root.type, root.text) == (name, saying)
+
+
+def test_a_warning_that_quotes_an_error_is_not_the_cause(known: Catalogue) -> None:
+    """verl warns of each engine that is not installed; a worker killed later must not be blamed on that."""
+    text = (
+        "(WorkerDict pid=7, ip=10.0.0.3) /x/verl/workers/engine/__init__.py:60: UserWarning: mindspeed "
+        "engine is not available: ModuleNotFoundError(\"No module named 'megatron'\")\n"
+        'Traceback (most recent call last):\n  File "/x/verl/trainer/main_ppo.py", line 74, in run_ppo\n'
+        "ray.exceptions.ActorUnavailableError: The actor ce45 is unavailable: RpcError: Socket closed\n"
+    )
+    answer = diagnose_lines(parse(text), known, Evidence())
+    assert "ActorUnavailableError" in answer.cause
+    assert answer.signature != "package-missing"

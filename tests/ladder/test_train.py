@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,7 +164,7 @@ def test_a_lost_node_is_noticed_and_the_job_that_waits_is_ended(monkeypatch: pyt
     monkeypatch.setattr(nodes, "_POLL_SECONDS", 0.05)
     monkeypatch.setattr(nodes, "_GRACE_SECONDS", 0.1)
     ended: list[bool] = []
-    gone = nodes.Node(id="0" * 56, address="192.0.2.1", name="gone")
+    gone = nodes.Node(id="0" * 56, address="192.0.2.1", port=1, name="gone")
     with nodes.Watch([*nodes.alive(), gone], lambda: ended.append(True)) as watch:
         assert watch.lost() == [gone]
         watch._thread.join(5)
@@ -170,6 +172,16 @@ def test_a_lost_node_is_noticed_and_the_job_that_waits_is_ended(monkeypatch: pyt
     with nodes.Watch(nodes.alive(), lambda: ended.append(True)) as watch:
         assert watch.lost() == []
     assert ended == [True]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_killed_node_is_lost_before_ray_says_so() -> None:
+    here = nodes.alive()[0]
+    assert here.answers()
+    with socket.socket() as unused:  # bound, and nobody listens
+        unused.bind(("127.0.0.1", 0))
+        silent = dataclasses.replace(here, address="127.0.0.1", port=unused.getsockname()[1])
+        assert nodes.Watch([silent], print).lost() == [silent]
 
 
 @pytest.mark.parametrize(("lost", "kind"), [(True, NodeLostError), (False, TrainerError)])
@@ -182,7 +194,7 @@ def test_the_failure_says_what_to_do_next(tmp_path: Path, lost: bool, kind: type
     )
     record = RunRecord.create(tmp_path / "runs", profile="cpu", command=[])
     told = cause.of_log(record, log, 0, ())
-    there = [nodes.Node(id="1", address="10.0.0.3", name="worker")] if lost else []
+    there = [nodes.Node(id="1", address="10.0.0.3", port=1, name="worker")] if lost else []
     error = _error(1, log, told, there, 4)
     assert type(error) is kind
     assert error.failure_class == ("distributed" if lost else "backend")
