@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import os
 import socket
 import sys
@@ -20,9 +21,10 @@ from harness.data import tiny_model, tiny_task
 from harness.errors import DataError, EnvironmentDiffersError, NodeLostError, OverrideError, TrainerError
 from harness.evidence.model import load
 from harness.evidence.record import RunRecord
+from harness.fingerprint import guard
 from harness.ladder import cause, compose, nodes
 from harness.ladder.overrides import for_rung
-from harness.ladder.train import Job, _error, _readable, train
+from harness.ladder.train import Job, _error, _readable, _ties, train
 from harness.profiles import load as profile_named
 from harness.profiles.hydra import word
 
@@ -208,3 +210,16 @@ def test_the_module_that_nodes_run_is_in_every_image() -> None:
     """Ray pickles the check by name: a node without it says so, as any other difference."""
     assert nodes.run_here.__module__ == "harness.ladder.nodes"
     assert sys.modules[nodes.run_here.__module__] is nodes
+
+
+def test_each_process_is_told_what_this_one_verified(tmp_path: Path) -> None:
+    """The guard of the plug-in reads it in every Ray worker, on whichever node."""
+    record = RunRecord.create(tmp_path, profile="cpu", command=[])
+    ties = _ties("cpu", record)
+    assert guard.check(ties) is not None
+    assert ties["VERLOCK_RUN_ID"] == record.id
+    assert set(record.run.fingerprint) >= {"environment", "parts", "contents"}
+    told = json.loads(ties[guard.VARIABLE])
+    told["parts"]["harness"] = "0" * 64
+    with pytest.raises(EnvironmentDiffersError):
+        guard.check(ties | {guard.VARIABLE: json.dumps(told)})
