@@ -24,8 +24,12 @@ def climb(
     profile: Annotated[str, typer.Option(help="Hardware profile.")] = "cpu",
     last: Annotated[str, typer.Option("--to", help="Highest rung.")] = "ppo",
     first: Annotated[str, typer.Option("--from", help="Lowest rung.")] = "env",
+    full: Annotated[bool, typer.Option("--full", help="All rungs, up to ppo-2ranks.")] = False,
     rollout: Annotated[str, typer.Option(help="hf, or mock: no model behind it.")] = "hf",
     reward: Annotated[str, typer.Option(help="rule, mock, or PATH:FUNCTION.")] = "rule",
+    checkpoint: Annotated[
+        str, typer.Option(help="disk; mock: without weights and optimiser; none: leave the rung out.")
+    ] = "disk",
     model: Annotated[str, typer.Option(help="tiny, or a model folder.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file.")] = "tiny",
     algorithm: Annotated[
@@ -102,9 +106,10 @@ def climb(
         compare=compare,
         profile=profile,
         first=first,
-        last=last,
+        last="ppo-2ranks" if full else last,
         rollout=rollout,
         reward=reward,
+        checkpoint=checkpoint,
         model=model,
         data=data,
         algorithm=algorithm,

@@ -11,7 +11,10 @@ from harness.console import Output
 
 
 def fingerprint(
-    profile: Annotated[str, typer.Option(help="Hardware profile.")] = "cpu",
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Hardware profile; without it, that of this environment or image, or cpu."),
+    ] = None,
     expect: Annotated[
         str | None,
         typer.Option(
@@ -23,10 +26,13 @@ def fingerprint(
 ) -> None:
     """Check all that is installed here against the lock, and print its fingerprint; exit 13 if it differs."""
     output = Output(as_json=as_json)
-    go_inside(profile)
+    from harness.fingerprint.lock import marker
+
+    name = profile or str((marker() or {}).get("profile", "cpu"))
+    go_inside(name)
     from harness.fingerprint.report import report
 
-    document = report(profile, expect)
+    document = report(name, expect)
 
     def human() -> None:
         for name in ("environment", "image"):

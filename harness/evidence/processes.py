@@ -128,6 +128,17 @@ def sweep(
     return ended
 
 
+def kill(run_id: str, *, spare: Collection[int] = ()) -> int:
+    """SIGKILL to all of a run at one moment, as when a node is lost; returns how many that were.
+
+    The same are left alone as by :func:`sweep`.
+    """
+    targets = _targets(Members(run_id), spare)
+    for process in targets:
+        _signal(process, kill=True)
+    return len(targets)
+
+
 def _targets(members: Members, spare: Collection[int]) -> list[psutil.Process]:
     here = psutil.Process()
     spared = {here.pid, *spare, *(parent.pid for parent in here.parents())}

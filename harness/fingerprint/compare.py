@@ -56,7 +56,7 @@ def parts(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Pro
             yield Problem(
                 what=f"the {name.replace('_', ' ')} here is not that of the driver",
                 why=f"expected {expected.get(name)}, found {found.get(name)}",
-                todo="give every node the same image, or the same checkout and lock",
+                todo="give every node the same image or checkout, and edit nothing while a run goes on",
             )
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,25 @@ class Expected:
     def variables(self) -> dict[str, str]:
         """The environment variable that carries it."""
         return {VARIABLE: json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))}
+
+
+def here(profile: Profile) -> Expected:
+    """What this node has, for the other processes of a job; the command `fingerprint` checked it before."""
+    site = installed.site_packages()
+    held = (installed.read(name, site) for name in installed.HASHED)
+    contents = {distribution.name: distribution.content for distribution in held if distribution is not None}
+    return Expected(profile=profile.name, parts=identity.parts(profile, None), contents=contents)
+
+
+def reported(seen: Iterable[Mapping[str, Any]]) -> EnvironmentDiffersError | None:
+    """What the first process that refused to work left in the run's events."""
+    differs = next((event for event in seen if event["kind"] == EVENT), None)
+    if differs is None:
+        return None
+    found = [Problem(**problem) for problem in differs["problems"]]
+    return EnvironmentDiffersError(
+        *(replace(problem, what=f"in {differs['role']}: {problem.what}") for problem in found)
+    )
 
 
 def expected(environ: Mapping[str, str]) -> Expected | None:

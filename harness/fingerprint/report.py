@@ -12,7 +12,7 @@ from typing import Any
 from harness.errors import EnvironmentDiffersError, Problem, RecordError
 from harness.evidence.files import explain
 from harness.fingerprint import compare
-from harness.fingerprint.guard import Expected
+from harness.fingerprint.guard import here
 from harness.fingerprint.identity import fingerprint
 from harness.fingerprint.verify import verify
 from harness.profiles.load import load
@@ -33,9 +33,8 @@ def report(name: str, expect: str | None) -> dict[str, Any]:
     problems = list(differences(wanted, found)) if wanted else []
     if problems:
         raise EnvironmentDiffersError(*problems)
-    passed = Expected(profile=profile.name, parts=found["parts"], contents=checked.contents)
     counts = {key: value for key, value in asdict(checked).items() if key not in {"contents", "states"}}
-    return {**found, "checked": {**counts, "line": checked.line()}, "variables": passed.variables()}
+    return {**found, "checked": {**counts, "line": checked.line()}, "variables": here(profile).variables()}
 
 
 def differences(wanted: str | Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Problem]:

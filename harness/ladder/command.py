@@ -13,7 +13,7 @@ from harness.ladder import compare as comparing
 from harness.ladder import compose, origins
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
-from harness.ladder.options import ORDER, Algorithm, ClimbOptions
+from harness.ladder.options import ORDER, Algorithm, Checkpoint, ClimbOptions
 from harness.ladder.rungs import rung
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -22,6 +22,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "rollout": ("hf", "mock"),
     "algorithm": get_args(Algorithm),
     "trainer": ("v1", "v0"),
+    "checkpoint": get_args(Checkpoint),
 }
 _FLAGS = {"first": "--from", "last": "--to"}
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from harness.adapt.settings import Settings
 from harness.console import Output
@@ -23,6 +23,9 @@ from harness.ladder.options import ClimbOptions
 from harness.ladder.overrides import words
 from harness.profiles.model import Profile
 from harness.warm.fork import ForkServer
+
+if TYPE_CHECKING:
+    from harness.ladder.trainer import Trained
 
 
 @dataclass(kw_only=True)
@@ -39,6 +42,8 @@ class Context:
     """The fork server of this climb, where there is one."""
     installation: Installation | None = None
     """What was checked of the installation, before the first rung."""
+    trained: dict[str, Trained] = field(default_factory=dict)
+    """The trainer runs of the rungs so far, for higher ones to compare with."""
     responses: list[Any] = field(default_factory=list)
     """What the ``rollout`` rung generated, for the ``reward`` rung to score."""
 

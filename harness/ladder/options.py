@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from harness.errors import OverrideError
 from harness.ladder.place import HERE, Place
 
-RungName = Literal["env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo"]
-ORDER: tuple[RungName, ...] = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
+RungName = Literal[
+    "env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo", "checkpoint", "ppo-2ranks"
+]
+ORDER: tuple[RungName, ...] = get_args(RungName)
+Checkpoint = Literal["none", "mock", "disk"]
 Algorithm = Literal["ppo", "grpo", "rloo", "reinforce_plus_plus", "dapo"]
 GROUPED = frozenset({"grpo", "rloo", "dapo"})
 """Those that compare the responses to one prompt, and therefore need several."""
@@ -28,6 +31,8 @@ class ClimbOptions:
     last: RungName = "ppo"
     rollout: Literal["hf", "mock"] = "hf"
     reward: str = "rule"
+    checkpoint: Checkpoint = "disk"
+    """``none`` leaves the rung out; ``mock`` saves and loads all but weights and optimiser."""
     model: str = TINY
     data: str = TINY
     algorithm: Algorithm = "ppo"
@@ -66,7 +71,8 @@ class ClimbOptions:
             raise OverrideError(
                 f"--from {self.first} comes after --to {self.last}", todo=f"the order is {', '.join(ORDER)}"
             )
-        return ORDER[first : last + 1]
+        wanted = ORDER[first : last + 1]
+        return tuple(name for name in wanted if name != "checkpoint" or self.checkpoint != "none")
 
     def reward_function(self) -> tuple[Path, str] | None:
         """File and function for verl's ``reward.custom_reward_function``; none for verl's own choice."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from harness.errors import RungFailedError
 from harness.evidence.metrics import column
@@ -11,7 +10,7 @@ from harness.ladder.checks import PROBS_DIFF, Expectation, idle_steps, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import for_rung
 from harness.ladder.tolerance import probs_tolerance
-from harness.ladder.trainer import Trained, train
+from harness.ladder.trainer import Trained, roles, train
 
 
 def climb(context: Context) -> Verified:
@@ -24,12 +23,13 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
     options, inputs = context.options, context.inputs
     settings = for_rung(options, inputs, rollout=rollout, steps=options.steps)
     trained = train(context, settings, name=name, steps=options.steps, folder=folder)
+    context.trained[name] = trained
     found = problems(
         trained.steps,
         trained.digests(),
         Expectation(
             steps=options.steps,
-            critic="critic" in _roles(trained.config),
+            critic="critic" in roles(trained.config),
             kl_loss=bool(trained.config.actor_rollout_ref.actor.use_kl_loss),
             probs_tolerance=None if rollout == "mock" else probs_tolerance(is_tiny=inputs.is_tiny),
             rewards_vary=inputs.is_tiny,
@@ -41,17 +41,9 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
     return Verified(line=_line(context, trained, rollout), details=_details(trained))
 
 
-def _roles(config: Any) -> list[str]:
-    """Who trains or is asked, by verl's own rules: the user's overrides may have changed the algorithm."""
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-
-    asked = {"critic": need_critic(config), "reference": need_reference_policy(config)}
-    return ["actor", *(role for role, needed in asked.items() if needed)]
-
-
 def _line(context: Context, trained: Trained, rollout: str) -> str:
     options = context.options
-    *first, last = _roles(trained.config)
+    *first, last = roles(trained.config)
     names = f"{', '.join(first)} and {last}" if first else last
     trainer = "v1" if options.use_v1 else "v0"
     line = f"verl.trainer.main_ppo ({trainer}): {len(trained.steps)} steps of {names} over Ray"

@@ -16,6 +16,8 @@ _MODULES: dict[RungName, str] = {
     "reward": "reward_rung",
     "ppo-mock": "ppo_mock_rung",
     "ppo": "ppo_rung",
+    "checkpoint": "checkpoint_rung",
+    "ppo-2ranks": "two_ranks_rung",
 }
 
 

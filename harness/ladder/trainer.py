@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from harness.errors import (
     EnvironmentDiffersError,
     HangError,
     PatchUnfitError,
-    Problem,
     RungFailedError,
     TrainerError,
 )
@@ -25,8 +24,9 @@ from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.metrics import Step
+from harness.evidence.processes import kill
 from harness.fingerprint import guard
-from harness.ladder import cause, compose, environment, watch
+from harness.ladder import cause, checkpoint, compose, environment, watch
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
 from harness.warm.standin import NORMALLY
@@ -77,15 +77,35 @@ def _seconds(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> float:
     return (next(times) - next(times)).total_seconds()
 
 
-def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int, folder: Path) -> Trained:
+def roles(config: Any) -> list[str]:
+    """Who trains or is asked, by verl's own rules: the user's overrides may have changed the algorithm."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+
+    asked = {"critic": need_critic(config), "reference": need_reference_policy(config)}
+    return ["actor", *(role for role, needed in asked.items() if needed)]
+
+
+def train(
+    context: Context,
+    rung: Mapping[str, object],
+    *,
+    name: str,
+    steps: int,
+    folder: Path,
+    kill_after: int | None = None,
+) -> Trained:
     """Run the trainer with ``rung``'s settings and wait for its end.
 
+    With ``kill_after``, all of its processes get SIGKILL as soon as that step was logged.
     ``folder`` takes ``config.yaml``, ``metrics.jsonl`` and ``tensorboard/``. Raises :class:`OverrideError`
-    before anything is started, :class:`TrainerError` or :class:`PatchUnfitError` when the run fails, and
+    or :class:`ModelError` (a damaged checkpoint) before anything is started, :class:`TrainerError`,
+    :class:`PatchUnfitError` or :class:`EnvironmentDiffersError` when the run fails, and
     :class:`RungFailedError` when a process of it ran without the plug-in.
     """
     context.release()
     config = compose.compose_config(context.words(rung))
+    if config.trainer.resume_mode != "disable":
+        checkpoint.check_resume(config, tuple(role for role in roles(config) if role != "reference"))
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
     began = len(events.read(context.folder / "events.jsonl"))
@@ -99,9 +119,10 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
             "hydra.output_subdir": "null",
         }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
-        finished = _run(context, command, name=name, steps=steps, folder=folder)
+        finished = _run(context, command, name=name, steps=steps, folder=folder, kill_after=kill_after)
         seen = events.read(context.folder / "events.jsonl")[began:]
-        if finished.exit_code != 0 or finished.timed_out:
+        killed = any(event["kind"] == "trainer_killed" for event in seen)
+        if not killed and (finished.exit_code != 0 or finished.timed_out):
             _keep_logs(ray, folder / "ray-logs")
             raise _failure(context, finished, seen, said, sorted((folder / "ray-logs").glob("worker-*.err")))
     finally:
@@ -117,15 +138,29 @@ def train(context: Context, rung: Mapping[str, object], *, name: str, steps: int
     )
 
 
-def _run(context: Context, command: Sequence[str], *, name: str, steps: int, folder: Path) -> output.Finished:
+def _run(
+    context: Context,
+    command: Sequence[str],
+    *,
+    name: str,
+    steps: int,
+    folder: Path,
+    kill_after: int | None,
+) -> output.Finished:
     events.emit("trainer_started", rung=name, command=list(command))
-
+    fork = context.fork
+    spare = () if fork is None else (fork.pid,)
     told: set[str] = set()
 
     def show(line: str) -> None:
         found = _STEP.search(line)
         if found:
             context.output.line(f"  {name}: step {found[1]} of {steps}")
+            if kill_after is not None and int(found[1]) >= kill_after and "killed" not in told:
+                told.add("killed")
+                events.emit(
+                    "trainer_killed", step=int(found[1]), processes=kill(context.record.id, spare=spare)
+                )
         if line.startswith(NORMALLY):
             context.output.line(f"  {name}: {line.removeprefix('verlock: ')}")
         for sign, text in _MILESTONES.items():
@@ -137,7 +172,6 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
         "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
     }
-    fork = context.fork
     if fork is not None:
         command, variables = fork.command(command), variables | fork.variables()
     environ = environment.child(variables, context.settings.device)
@@ -156,7 +190,7 @@ def _run(context: Context, command: Sequence[str], *, name: str, steps: int, fol
         limits=output.Limits(
             timeout=context.options.seconds(steps=steps), silence=context.options.silence, on_expiry=look
         ),
-        spare=() if fork is None else (fork.pid,),
+        spare=spare,
     )
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
     if hung:
@@ -211,12 +245,9 @@ def _failure(
 
 def _environment(seen: Sequence[Mapping[str, Any]]) -> EnvironmentDiffersError | None:
     """What a process found to differ; else what differs here now: a broken torch fails before any check."""
-    differs = next((e for e in seen if e["kind"] == guard.EVENT), None)
-    if differs is not None:
-        found = [Problem(**problem) for problem in differs["problems"]]
-        return EnvironmentDiffersError(
-            *(replace(problem, what=f"in {differs['role']}: {problem.what}") for problem in found)
-        )
+    reported = guard.reported(seen)
+    if reported is not None:
+        return reported
     try:
         guard.check()
     except EnvironmentDiffersError as error:

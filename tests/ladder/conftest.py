@@ -110,6 +110,7 @@ def _climb(tmp_path: Path) -> Climb:
         plugin: str | None = None,
         runs: Path | None = None,
         before: tuple[str, ...] = (),
+        seconds: int = 300,
         **added: str,
     ) -> Climbed:
         where = runs or tmp_path / "runs"
@@ -121,7 +122,7 @@ def _climb(tmp_path: Path) -> Climb:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=seconds,
         )
         return _checked(done.returncode, done.stdout, done.stderr, where)
 

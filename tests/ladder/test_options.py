@@ -13,8 +13,7 @@ from harness.errors import OverrideError
 from harness.ladder import command, rungs
 from harness.ladder.options import ORDER, ClimbOptions, RungName
 
-# The design's order, without the two that issue "Checkpoint" and issue "Two ranks" add.
-DESIGN = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo")
+DESIGN = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo", "checkpoint", "ppo-2ranks")
 GOOD: dict[str, Any] = {
     "profile": "cpu",
     "first": "env",
@@ -24,6 +23,7 @@ GOOD: dict[str, Any] = {
     "model": "tiny",
     "data": "tiny",
     "algorithm": "ppo",
+    "checkpoint": "disk",
     "trainer": "v1",
     "seed": 1,
     "steps": 4,
@@ -42,7 +42,8 @@ def test_the_rungs_are_the_designs_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "expected"),
     [
-        ("env", "ppo", DESIGN),
+        ("env", "ppo", DESIGN[:7]),
+        ("env", "ppo-2ranks", DESIGN),
         ("env", "reward", DESIGN[:5]),
         ("ppo", "ppo", ("ppo",)),
         ("forward", "rollout", ("forward", "rollout")),
@@ -50,6 +51,13 @@ def test_the_rungs_are_the_designs_in_its_order() -> None:
 )
 def test_from_and_to(first: Any, last: Any, expected: tuple[str, ...]) -> None:
     assert replace(ClimbOptions(), first=first, last=last).rungs == expected
+
+
+def test_without_checkpoints_their_rung_is_left_out() -> None:
+    full = replace(ClimbOptions(), last="ppo-2ranks")
+    assert full.rungs == DESIGN
+    assert replace(full, checkpoint="mock").rungs == DESIGN
+    assert replace(full, checkpoint="none").rungs == tuple(name for name in DESIGN if name != "checkpoint")
 
 
 def test_from_above_to_is_refused() -> None:
@@ -76,6 +84,7 @@ WRONG = [
     ({"last": "top"}, "--to top is unknown"),
     ({"rollout": "vllm"}, "--rollout vllm is unknown"),
     ({"algorithm": "dpo"}, "--algorithm dpo is unknown"),
+    ({"checkpoint": "tape"}, "--checkpoint tape is unknown"),
     ({"trainer": "v2"}, "--trainer v2 is unknown"),
     ({"without_patches": ["pinning"]}, "--without-patch pinning names no patch"),
     ({"overrides": ["trainer.nnodes"]}, "trainer.nnodes is no Hydra override"),
