@@ -31,9 +31,9 @@ def preflight(
     ] = None,
     config_name: Annotated[str | None, typer.Option(help="The file in it.")] = None,
     static: Annotated[bool, typer.Option("--static", help="Only judge; start nothing.")] = False,
-    stand_in_data: Annotated[
+    stand_in: Annotated[
         bool,
-        typer.Option("--stand-in-data", help="Data files that are not here are no fault: rows stand in."),
+        typer.Option("--stand-in", help="Data and a model that are not here are no fault: others stand in."),
     ] = False,
     despite: Annotated[
         bool, typer.Option("--despite-faults", help="Run it small all the same, with what composes.")
@@ -51,13 +51,13 @@ def preflight(
     from harness.errors import OverrideError, PreflightError
     from harness.ladder.options import ClimbOptions
     from harness.ladder.preflight.prepare import prepare, problems
-    from harness.ladder.preflight.static import inspect, without_missing_data
+    from harness.ladder.preflight.static import inspect, standing_in
 
     output = Output(as_json=as_json)
     asked, kept = _asked(command or [], config_path, config_name)
     found = inspect(asked)
-    if stand_in_data:
-        found = without_missing_data(found)
+    if stand_in:
+        found = standing_in(found)
     document = _document(found, kept)
     if not as_json:
         _tell(output, found, kept)
@@ -70,7 +70,7 @@ def preflight(
     if first not in {"ppo-mock", "ppo"}:
         raise OverrideError(f"--from {first} is unknown", todo="one of: ppo-mock, ppo")
     options = ClimbOptions(profile=profile, first=first, steps=steps, runs=runs)  # type: ignore[arg-type]
-    ready = prepare(found, options, stand_in_data=stand_in_data)
+    ready = prepare(found, options, stand_in=stand_in)
     if not as_json:
         _tell_changes(output, ready)
     _climb(output, ready, document, wrong=bool(wrong))

@@ -31,15 +31,17 @@ def scripts(checkout: Path) -> list[Path]:
 def judge_static(script: Path, checkout: Path) -> dict[str, Any]:
     """The faults of one script, in this process: nothing is started."""
     from harness.ladder.preflight import script as shell
-    from harness.ladder.preflight.static import inspect, without_missing_data
+    from harness.ladder.preflight.static import inspect, standing_in
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home, contextlib.chdir(checkout):
-        asked = shell.record(script, home=Path(home)).asked
+        recorded = shell.record(script, home=Path(home))
+        asked = recorded.asked
         chosen = [one for one in asked if one.trains] or list(asked)
         if not chosen:
-            return told({}, 0, "the script starts no Python program") | {"static": True}
-        found = without_missing_data(inspect(chosen[-1]))
+            last = (recorded.said.strip().splitlines() or [""])[-1].replace(str(checkout), "")
+            return told({}, recorded.exit_code, f"it starts no Python program: {last}") | {"static": True}
+        found = standing_in(inspect(chosen[-1]))
     document = {"findings": [finding.document() for finding in found.findings]}
     seconds = round(time.monotonic() - began, 1)
     return told(document, 0, "") | {"static": True, "seconds_static": seconds}
@@ -49,7 +51,7 @@ def judge(script: Path, checkout: Path) -> dict[str, Any]:
     """One script: its faults, how far it came, and the reason where it did not pass."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home:
-        words = ["preflight", "--json", "--stand-in-data", "--despite-faults", "--from", "ppo"]
+        words = ["preflight", "--json", "--stand-in", "--despite-faults", "--from", "ppo"]
         words += ["--runs", f"{home}/runs", "--", str(script)]
         command = [sys.executable, "-P", "-m", "harness", *words]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": home}

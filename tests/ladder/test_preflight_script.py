@@ -35,6 +35,7 @@ SCRIPTS = [
         ("d=gpu",),
     ),
     ("run() { python3 -m verl.trainer.main_ppo \"$@\"; }\nrun 'p=it'\"'\"'s'", ("p=it's",)),
+    ("set -e\nulimit -n 99999999\npython3 -m verl.trainer.main_ppo a=1", ("a=1",)),
     ("cd /tmp && nohup python3 -u -m verl.trainer.main_ppo a=1", ("a=1",)),
     ("torchrun --nproc_per_node=8 -m verl.trainer.main_ppo a=1", ("a=1",)),
 ]

@@ -131,7 +131,7 @@ def test_the_small_run_is_the_users_configuration_but_for_the_named_changes(tmp_
         "+actor_rollout_ref.model.override_config.attn_implementation=flash_attention_3",
     ]
     asked = parse(["python", "-m", TRAINER, *given], environ={}, folder=tmp_path)
-    ready = prepare(inspect(asked), ClimbOptions(steps=2, runs=tmp_path / "runs"), stand_in_data=False)
+    ready = prepare(inspect(asked), ClimbOptions(steps=2, runs=tmp_path / "runs"), stand_in=False)
     users = OmegaConf.to_container(compose.compose_config(given), resolve=True)
     small = OmegaConf.to_container(
         compose.compose_config(all_words(PROFILE, {}, ready.options.overrides)), resolve=True

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from harness.data import gsm8k, tiny_tokenizer
 from harness.data.finding import Finding
 from harness.ladder.preflight.command_line import TRAINER, parse
-from harness.ladder.preflight.static import Inspected, inspect
+from harness.ladder.preflight.static import Inspected, inspect, standing_in
 
 ROOT = Path(__file__).parents[2]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -295,3 +295,10 @@ def test_the_command_ends_with_37_in_one_document_and_without_ray(place: Path) -
     assert [f["id"] for f in document["findings"]] == ["unknown-key"]
     assert "Traceback" not in done.stderr
     assert "Started a local Ray instance" not in done.stdout + done.stderr
+
+
+def test_what_is_elsewhere_may_be_stood_in_for(judge: Judge) -> None:
+    found = judge("data.train_files=gone.parquet", "actor_rollout_ref.model.path=/gone", "trainer.nnode=1")
+    assert ids(found) == {"file-missing", "model-missing", "unknown-key"}
+    assert ids(standing_in(found)) == {"unknown-key"}
+    assert {"file-missing", "model-missing"} <= ids(standing_in(found), "note")

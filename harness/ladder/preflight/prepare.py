@@ -32,7 +32,7 @@ class Prepared:
     not_verified: tuple[str, ...]
 
 
-def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in_data: bool) -> Prepared:
+def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> Prepared:
     """Choose rows and stand-ins, and make the climb's options. ``options`` has profile, runs and steps.
 
     Raises :class:`DataError` where no row fits.
@@ -44,7 +44,7 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in_data: bool)
     rows = PROMPTS * max(options.steps, 2)
     home = (options.runs / "preflight").absolute()
     files = [asked.folder / Path(f.given).expanduser() for f in facts.train if f.checked and f.checked.rows]
-    stood = not files and stand_in_data
+    stood = not files and stand_in
     kept = first_rows.keep(
         [first_rows.stand_in(home, rows=rows)] if stood else files,
         home,

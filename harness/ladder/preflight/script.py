@@ -44,6 +44,7 @@ RECORDED = (
     *("rm", "mv", "kill", "reboot", "shutdown", "sleep", "tee", "nohup", "npu-smi"),
 )
 _SECONDS = 60
+_OURS = frozenset({"PATH", "VERLOCK_CALLS", "BASH_FUNC_ulimit%%"})
 # A recorder ends well, but for questions to Python: `python -c "import torch_npu"` must find nothing.
 _RECORDER = """#!{shell}
 {{ printf '%s\\0' "${{0##*/}}" "$@"; printf '\\n\\0'; }} >> "$VERLOCK_CALLS"
@@ -102,9 +103,11 @@ def _run(
     environ = {**_plain(os.environ), **added, "VERLOCK_CALLS": str(calls)}
     environ["PATH"] = os.pathsep.join([str(shims), environ.get("PATH", os.defpath)])
     environ["HOME"] = str(home or Path.home())
+    # A limit that the cluster grants may be refused here, and would end a script with `set -e`.
+    environ["BASH_FUNC_ulimit%%"] = "() { :; }"
     code, said = _wait([*_without_network(), bash, str(script), *arguments], work, environ)
     seen = list(_calls(calls))
-    variables = {key: value for key, value in environ.items() if key not in {"PATH", "VERLOCK_CALLS"}}
+    variables = {key: value for key, value in environ.items() if key not in _OURS}
     return Recorded(
         asked=tuple(_asked(seen, variables)), kept=tuple(_kept(seen)), exit_code=code, said=said[-2000:]
     )

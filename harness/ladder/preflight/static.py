@@ -16,6 +16,7 @@ from harness.ladder.preflight.command_line import TRAINER, Asked
 from harness.ladder.preflight.facts import DataFile, Facts, Model
 from harness.ladder.preflight.rules import evaluate
 
+_STOOD_IN = frozenset({"data.train_files", "data.val_files"})
 _LEVELS = {"fault": 0, "warning": 1, "note": 2}
 
 
@@ -52,11 +53,11 @@ def inspect(asked: Asked) -> Inspected:
     )
 
 
-def without_missing_data(found: Inspected) -> Inspected:
-    """The same, where data files that are not here are a note: rows of another file stand in for them."""
+def standing_in(found: Inspected) -> Inspected:
+    """The same, where data files and a model that are not here are a note: others stand in for them."""
     findings = tuple(
         replace(f, level="note", todo=None)
-        if f.id == "file-missing" and f.key in {"data.train_files", "data.val_files"}
+        if f.id == "model-missing" or (f.id == "file-missing" and f.key in _STOOD_IN)
         else f
         for f in found.findings
     )

@@ -136,7 +136,7 @@ def _tried(key: str, call: Any) -> Iterator[tuple[str, str]]:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        place = f"{key}.{inner[1]}" if inner and key else key
+        place = inner[1] if inner else key
         yield place, f"{type(cause).__name__}: {' '.join(lines[:2])}"[:400]
 
 
