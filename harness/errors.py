@@ -275,6 +275,13 @@ class HangError(VerlockError):
     failure_class = "distributed"
 
 
+class ContractError(VerlockError):
+    """Something that the profile forbids happened: a dtype, an attention, a library, a kernel."""
+
+    exit_code = 39
+    failure_class = "backend"
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from harness.adapt import imports, patch
+from harness.adapt import imports, patch, process
 from harness.adapt.patches import PATCHES
 from harness.adapt.settings import from_environment
 from harness.evidence import events, stacks
@@ -51,6 +51,12 @@ def activate() -> None:
     patch.when_imported("verl.workers.rollout.replica", _register_replicas)
     patch.when_imported("verl.workers.rollout.base", _register_adapters)
     patch.install(PATCHES, settings)
+    if settings.terms is not None:
+        from harness.adapt.contract import guards, ledger
+
+        guards.install(settings.terms)
+        if not process.only_forks:
+            ledger.begin(settings.terms)
     events.emit(
         "activated",
         device=settings.device,

@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from harness.adapt.contract.terms import Terms
+
 Device = Literal["cpu", "cuda", "mps"]
 
 
@@ -26,6 +28,8 @@ class Settings:
     rollout_device: Device = "cpu"
     attention: str = "sdpa"
     without_patches: frozenset[str] = frozenset()
+    terms: Terms | None = None
+    """What is forbidden and counted; without them a process runs at its full speed."""
 
     def environment(self) -> dict[str, str]:
         """The variables that carry these settings, with verl's own ones for the same device."""
@@ -34,6 +38,7 @@ class Settings:
             "VERLOCK_ROLLOUT_DEVICE": self.rollout_device,
             "VERLOCK_ATTENTION": self.attention,
             "VERLOCK_WITHOUT_PATCHES": ",".join(sorted(self.without_patches)),
+            "VERLOCK_TERMS": self.terms.text() if self.terms else "",
             "VERL_USE_EXTERNAL_MODULES": "harness.adapt.plugin",
         }
         if self.device == "cpu":
@@ -58,9 +63,11 @@ def _device(name: str) -> Device:
 def from_environment() -> Settings:
     """Read the settings of this process; without any, a CPU and ``sdpa``."""
     without = os.environ.get("VERLOCK_WITHOUT_PATCHES", "")
+    terms = os.environ.get("VERLOCK_TERMS", "")
     return Settings(
         device=_device("VERLOCK_DEVICE"),
         rollout_device=_device("VERLOCK_ROLLOUT_DEVICE"),
         attention=os.environ.get("VERLOCK_ATTENTION", "sdpa"),
         without_patches=frozenset(name for name in without.split(",") if name),
+        terms=Terms.parse(terms) if terms else None,
     )

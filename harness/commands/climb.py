@@ -65,6 +65,12 @@ def climb(
         bool,
         typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
     ] = False,
+    enforce: Annotated[
+        bool, typer.Option("--enforce", help="End at the first thing that the profile forbids.")
+    ] = False,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Count and record what the profile forbids; go on.")
+    ] = False,
     native: Annotated[
         bool,
         typer.Option(
@@ -125,6 +131,8 @@ def climb(
         silence=silence,
         runs=runs,
         place=place,
+        enforce=enforce,
+        ledger=ledger,
     )
 
 

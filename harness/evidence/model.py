@@ -117,6 +117,8 @@ class Run(_Model):
     """On a CPU under the contract of a profile that may be for a GPU."""
     unverified: list[str] = []
     """What this run says nothing about, because it was not on its profile's own hardware."""
+    contract: dict[str, JsonValue] = {}
+    """What the ledgers of all processes add up to; empty where nothing was counted."""
     resources: Resources = Resources()
     failure: Failure | None = None
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from harness.adapt.contract.terms import Terms
 from harness.adapt.settings import Settings
 from harness.console import Output
 from harness.diagnose.diagnose import HOST_EVENT
@@ -24,11 +25,11 @@ from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
 from harness.fingerprint.identity import fingerprint
-from harness.ladder import cause, environment, watch
+from harness.ladder import cause, contract, environment, watch
 from harness.ladder.context import Context, Verified
 from harness.ladder.options import ClimbOptions
 from harness.ladder.place import title, unverified
-from harness.ladder.precision import write_precision
+from harness.ladder.precision import collect, write_precision
 from harness.ladder.quiet import captured
 from harness.profiles.load import load
 from harness.profiles.model import Profile
@@ -58,6 +59,7 @@ def climb(
         rollout_device=device,
         attention=profile.numerics.attention,
         without_patches=options.without_patches,
+        terms=Terms.of(profile, options.contract) if options.contract else None,
     )
     sweep_abandoned(options.runs)
     sweep_ray_folders()
@@ -107,6 +109,10 @@ def _climb(
             context.fork = fork
             for name, function in steps:
                 _step(context, name, function)
+        if options.contract:
+            contract.settle()
+            found = contract.summary(profile, options.contract, collect(record.folder))
+            context.output.line(contract.line(found), style="green")
 
 
 @contextmanager
@@ -159,18 +165,21 @@ def _step(context: Context, name: str, function: Callable[[Context], Verified]) 
     record, output = context.record, context.output
     record.rung_started(name)
     events.emit("rung_started", rung=name)
-    began = time.monotonic()
+    began, before = time.monotonic(), len(events.read(record.folder / "events.jsonl"))
     try:
         with output.busy(f"{name} ..."), _watched(context, name):
             context.check_installation()
             verified = function(context)
-    except VerlockError as error:
-        cause.named(record, error)
-        _failed(context, name, error)
-        raise
+        _keep_to_contract(record, before)
     except Exception as error:  # torch, verl and the user's code raise anything
-        told = _unexpected(record, error)
+        told = contract.broken(events.read(record.folder / "events.jsonl")[before:]) or error
+        if not isinstance(told, VerlockError):
+            told = _unexpected(record, error)
+        elif told is error:
+            cause.named(record, told)
         _failed(context, name, told)
+        if told is error:
+            raise
         raise told from error
     seconds = time.monotonic() - began
     record.rung_passed(name, verified.line, round(seconds, 3), verified.details)
@@ -190,6 +199,13 @@ def _watched(context: Context, name: str) -> AbstractContextManager[None]:
         sweep(context.record.id)
 
     return watch.watched(name, context.options.seconds(), context.folder, last)
+
+
+def _keep_to_contract(record: RunRecord, before: int) -> None:
+    """A violation fails the rung even where its error was swallowed on the way."""
+    error = contract.broken(events.read(record.folder / "events.jsonl")[before:])
+    if error is not None:
+        raise error
 
 
 def _failed(context: Context, name: str, error: VerlockError) -> None:
@@ -223,7 +239,11 @@ def _end(record: RunRecord, status: Status, error: VerlockError | None) -> None:
     code = 0 if error is None else error.exit_code
     if error is not None and record.run.failure is None and status == "failed":
         record.update(failure=Failure.of(error))
-    write_precision(record.folder)
+    contract.settle()
+    document = write_precision(record.folder)
+    chosen = record.run.settings.get("contract")
+    if chosen:
+        record.update(contract=contract.summary(load(record.run.profile), str(chosen), document))
     shutil.rmtree(record.folder / stacks.FOLDER, ignore_errors=True)  # where processes would have told
     record.finish(status, code)
 

@@ -10,11 +10,13 @@ from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
 from harness.ladder import compare as comparing
-from harness.ladder import compose, origins
+from harness.ladder import compose, contract, origins
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
 from harness.ladder.options import ORDER, Algorithm, Checkpoint, ClimbOptions
+from harness.ladder.place import HERE
 from harness.ladder.rungs import rung
+from harness.profiles.load import load
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "first": ORDER,
@@ -33,6 +35,8 @@ def parse(
     without_patches: Sequence[str],
     overrides: Sequence[str],
     verl_source: Path | None,
+    enforce: bool = False,
+    ledger: bool = False,
     **given: Any,
 ) -> ClimbOptions:
     """Check the words of the command line; every wrong one is reported."""
@@ -53,15 +57,21 @@ def parse(
         if name not in PATCH_NAMES
     ]
     problems += [
-        Problem(what=f"{text} is no Hydra override", todo="write key=value")
+        Problem(what=f"{text} is no Hydra override", todo="write key=value, or ~key to take one back")
         for text in overrides
-        if "=" not in text
+        if "=" not in text and not text.startswith("~")
     ]
+    if enforce and ledger:
+        problems.append(
+            Problem(what="--enforce and --ledger together", todo="--ledger goes on, --enforce ends: choose")
+        )
     if problems:
         raise OverrideError(*problems)
+    place = given.get("place", HERE)
     return ClimbOptions(
         **given,
         use_v1=trainer == "v1",
+        contract=contract.mode(load(given["profile"]), place, enforce=enforce, ledger=ledger),
         without_patches=frozenset(without_patches),
         overrides=tuple(overrides),
         verl_source=verl_source.expanduser().resolve() if verl_source else None,
@@ -84,7 +94,7 @@ def run(
     options.reward_function()
     if options.overrides:
         # Now, by themselves: a typo is told in two seconds, not after the first rungs.
-        compose.compose_config(options.overrides)
+        compose.compose_config([text for text in options.overrides if not text.startswith("~")])
     if print_config:
         origins.show(options, output)
         return

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from harness.adapt.contract.terms import Mode
 from harness.errors import OverrideError
 from harness.ladder.place import HERE, Place
 
@@ -53,6 +54,8 @@ class ClimbOptions:
     runs: Path = Path("runs")
     place: Place = HERE
     """Where it runs: a GPU, this CPU, or a rehearsal on it."""
+    contract: Mode | None = None
+    """Whether the profile's bans are enforced, only recorded, or neither."""
 
     def seconds(self, *, steps: int | None = None) -> float:
         """How long a rung may take: one of this process, or a trainer's of so many steps.

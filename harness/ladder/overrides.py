@@ -114,7 +114,8 @@ def words(
 ) -> list[str]:
     """All overrides as command-line words, each key once: a later layer replaces an earlier one.
 
-    ``on_cpu`` lays the profile's own settings for a CPU on top of its others, as in a rehearsal.
+    ``~KEY`` takes an earlier layer's word back. ``on_cpu`` lays the profile's own settings for a CPU on top
+    of its others, as in a rehearsal.
     """
     merged: dict[str, str] = {}
     policy = profile.overrides(rehearse=on_cpu)
@@ -123,7 +124,9 @@ def words(
     for text in [*layers, *user]:
         key = text.split("=", 1)[0]
         bare = key.lstrip("+~")
+        added = any(known.lstrip("+") == bare for known in merged if known.startswith("+"))
         # `+key` and `key` name the same key; keep the user's spelling, else verl's struct check fails.
         merged = {k: v for k, v in merged.items() if k.lstrip("+~") != bare}
-        merged[key] = text
+        if not (key.startswith("~") and added):  # taken back: nothing is left for Hydra to delete
+            merged[key] = text
     return list(merged.values())

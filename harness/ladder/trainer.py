@@ -29,6 +29,8 @@ from harness.fingerprint import guard
 from harness.ladder import cause, checkpoint, compose, environment, watch
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
+from harness.ladder.contract import prove_counted
+from harness.ladder.precision import uncounted
 from harness.warm.standin import NORMALLY
 
 _STEP = re.compile(r"\bstep:(\d+) - ")
@@ -257,6 +259,8 @@ def _environment(seen: Sequence[Mapping[str, Any]]) -> EnvironmentDiffersError |
 
 def _prove_activation(context: Context) -> None:
     everything = events.read(context.folder / "events.jsonl")
+    if context.settings.terms is not None:
+        prove_counted(uncounted(context.folder, everything))
     missing = unproven(context.sampler.resources().processes, everything)
     if missing:
         names = ", ".join(f"{p.title} (pid {p.pid})" for p in missing)

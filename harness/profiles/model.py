@@ -156,6 +156,8 @@ class Forbidden(Model):
     attention: tuple[AttentionBan, ...] = ()
     libraries: tuple[Ban, ...] = ()
     """Package names, with shell wildcards; none may be in a lock of this profile."""
+    kernels: tuple[Ban, ...] = ()
+    """Kernel compilers that may be installed, where a package asks for them, and must never run."""
 
 
 class Numerics(Model):

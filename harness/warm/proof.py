@@ -12,6 +12,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from harness.adapt import patch as patching
+from harness.adapt import process
+from harness.adapt.contract import ledger, violation
 from harness.adapt.patch import Patch
 from harness.adapt.patches import PATCHES
 from harness.adapt.plugin import ROLLOUTS
@@ -30,6 +32,10 @@ def prove(outcomes: Sequence[Mapping[str, Any]], checked: Mapping[str, Any] | No
     if problems:
         events.emit("activation_missing", problems=problems)
         return False
+    process.only_forks = False
+    if settings.terms is not None:
+        violation.forget()
+        ledger.begin(settings.terms)
     for outcome in outcomes:
         events.emit("patch", **{key: outcome[key] for key in outcome if key in {"patch", "outcome"}})
     events.emit(

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from harness.adapt import process
 from harness.evidence import events
 from harness.fingerprint import guard
 from harness.warm import preload, ray_hooks, title, variables, wire
@@ -168,6 +169,7 @@ def _import() -> tuple[list[str], list[dict[str, Any]]]:
         kept = os.environ.get(events.FILE_VARIABLE)
         os.environ[events.FILE_VARIABLE] = str(aside)
         try:
+            process.only_forks = True
             ray_hooks.before_imports()
             missing = preload.load()
         finally:
