@@ -150,7 +150,8 @@ def _common(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Mapping[str, st
 def _changes(kind: Kind, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Change]:
     for key in sorted(a.keys() | b.keys()):
         ours, theirs = a.get(key, ABSENT), b.get(key, ABSENT)
-        if ours != theirs:
+        # An option that an older verlock did not have was not set either.
+        if ours != theirs and {str(ours), str(theirs)} != {ABSENT, "None"}:
             yield Change(kind=kind, key=key, a=ours, b=theirs)
 
 

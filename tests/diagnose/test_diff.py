@@ -55,6 +55,10 @@ def test_two_equal_runs_differ_in_nothing(tmp_path: Path) -> None:
     )
 
 
+def test_an_option_that_was_not_there_yet_is_no_difference(tmp_path: Path) -> None:
+    assert compare(read(made(tmp_path)), read(made(tmp_path, settings={"deadline": None}))).causes == ()
+
+
 CHANGES: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
     ({"settings": {"seed": 2}, "data": {"seed": 2}}, [("setting", "seed")]),
     ({"settings": {"overrides": ["trainer.nnodes=1", "+a.b=2"]}}, [("override", "a.b")]),
