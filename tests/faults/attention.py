@@ -1,6 +1,6 @@
 """Planted: attention that is wrong in a way that still gives finite losses and a falling reward curve.
 
-A module for VERL_USE_EXTERNAL_MODULES; VERLOCK_FAULT names the fault.
+A module for VERL_USE_EXTERNAL_MODULES; VERLOCK_FAULT names the fault at each call.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ def _scores(query: Any, key: Any, scaling: float | None) -> Any:
 
 
 def _plant(module: Any) -> None:
-    fault = os.environ.get("VERLOCK_FAULT")
-
     def attention(
         _layer: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **_: Any
     ) -> Any:
+        fault = os.environ["VERLOCK_FAULT"]
         scores = _scores(query, key, scaling)
         length = scores.shape[-1]
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
@@ -37,8 +36,7 @@ def _plant(module: Any) -> None:
         values = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
         return (weights @ values).transpose(1, 2).contiguous(), None
 
-    if fault:
-        module.ALL_ATTENTION_FUNCTIONS.register("sdpa", attention)
+    module.ALL_ATTENTION_FUNCTIONS.register("sdpa", attention)
 
 
 wrapt.register_post_import_hook(_plant, "transformers.modeling_utils")

@@ -1,11 +1,13 @@
-"""Losses, log-probabilities and values of verl's own workers on one batch, for one way of computing.
+"""Losses, log-probabilities and values of verl's own workers on one batch, for some ways of computing.
 
-``numerics_probe.py FOLDER [KEY=VALUE...]``: the words are Hydra overrides; the last line is JSON.
+``numerics_probe.py FOLDER JSON``: a list of ways, each with its Hydra overrides and its fault; the last line
+is a list of what each gave.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,4 +63,8 @@ def main(folder: Path, overrides: tuple[str, ...]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print("\n" + json.dumps(main(Path(sys.argv[1]), tuple(sys.argv[2:]))))
+    found = []
+    for way in json.loads(sys.argv[2]):
+        os.environ["VERLOCK_FAULT"] = way["fault"]
+        found.append(main(Path(sys.argv[1]), tuple(way["words"])))
+    print("\n" + json.dumps(found))

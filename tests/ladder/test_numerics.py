@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,33 +46,38 @@ WAYS = {
 }
 
 
-def measure(way: Way, folder: Path) -> dict[str, list[float]]:
-    environment = {**os.environ, **Settings(attention=way.attention).environment(), "OMP_NUM_THREADS": "1"}
+def measure(ways: list[Way], folder: Path) -> list[dict[str, list[float]]]:
+    """Ways that share attention and plug-in, in one process: the imports take longer than the numbers."""
+    first = ways[0]
+    environment = {**os.environ, **Settings(attention=first.attention).environment(), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "faults")])
-    if way.plugin:
-        environment["VERL_USE_EXTERNAL_MODULES"] += f",{way.plugin}"
-        environment["VERLOCK_FAULT"] = way.fault
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        str(Path(__file__).with_name("numerics_probe.py")),
-        str(folder),
-    ]
+    if first.plugin:
+        environment["VERL_USE_EXTERNAL_MODULES"] += f",{first.plugin}"
+    asked = json.dumps([{"words": way.words, "fault": way.fault} for way in ways])
+    probe = str(Path(__file__).with_name("numerics_probe.py"))
     done = subprocess.run(
-        [*command, *way.words], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", probe, str(folder), asked],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    answer: list[dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[float]]]:
-    """All ways on the same batch and seed, each in a process of its own."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        jobs = {name: pool.submit(measure, way, tmp_path_factory.mktemp("way")) for name, way in WAYS.items()}
-        return {name: job.result() for name, job in jobs.items()}
+    """All ways on the same batch and seed."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, way in WAYS.items():
+        alike.setdefault((way.attention, way.plugin), []).append(name)
+    found: dict[str, dict[str, list[float]]] = {}
+    for names in alike.values():
+        answers = measure([WAYS[name] for name in names], tmp_path_factory.mktemp("way"))
+        found |= dict(zip(names, answers, strict=True))
+    return found
 
 
 Measured = dict[str, dict[str, list[float]]]
