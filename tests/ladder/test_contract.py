@@ -56,6 +56,7 @@ def test_both_flags_together_are_refused() -> None:
             last="ppo",
             rollout="hf",
             algorithm="ppo",
+            checkpoint="none",
         )
 
 

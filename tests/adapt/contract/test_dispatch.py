@@ -220,5 +220,6 @@ def test_every_thread_is_counted_and_those_from_before_are_named() -> None:
     assert len(seen) == 3
     assert document["operations"] - first == 3 * 4  # ones, sum, ones, and the cast
     assert document["forbidden"] == 3
-    assert document["threads_not_counted"] == ["from before"]
+    assert "from before" in document["threads_not_counted"]
+    assert not [name for name in document["threads_not_counted"] if name.startswith("Thread-")]
     torch.ones(4).to(BF16)  # nothing is left of it
