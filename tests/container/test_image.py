@@ -38,8 +38,12 @@ def home(engine: Engine) -> Path:
     return place(load("cpu"))
 
 
-def test_the_record_says_what_the_archive_is(home: Path) -> None:
+def test_the_record_says_what_the_archive_is(home: Path, engine: Engine) -> None:
     record = json.loads((home / RECORD).read_text())
+    label = '{{index .Config.Labels "org.opencontainers.image.revision"}}'
+    command = engine.command("image", "inspect", record["name"], "--format", label)
+    said = subprocess.run(command, env=engine.environment(), check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == record["revision"] != ""
     assert record["archive"]["sha256"] == sha256(home / ARCHIVE)
     assert record["archive"]["bytes"] == (home / ARCHIVE).stat().st_size
     assert [path.name for path in home.iterdir() if path.name.startswith(".")] == []

@@ -43,6 +43,8 @@ class Bench:
     context: Context
     options: tuple[str, ...]
     output: Output
+    revision: str = ""
+    """The commit that is built, as the image's label says it."""
     frugal: bool = False
     """Whether the engine's build cache is emptied as soon as the image is saved."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -118,7 +120,9 @@ def bench(
             scratch = Path(tempfile.mkdtemp(dir=home, prefix=".build."))
         try:
             context = stage(profile, scratch / "context", base=start.digest, where_from=where_from)
-            options = [*_arguments(profile, engine, start, context), *secrets(where_from, scratch)]
+            # Once: the checkout may change before the build ends, and label and record must say the same.
+            commit = revision()
+            options = [*_arguments(profile, engine, start, context, commit), *secrets(where_from, scratch)]
             yield Bench(
                 profile=profile,
                 engine=engine,
@@ -127,6 +131,7 @@ def bench(
                 context=context,
                 options=tuple(options),
                 output=output,
+                revision=commit,
                 frugal=frugal,
                 seconds=seconds,
             )
@@ -193,7 +198,7 @@ def publish(ready: Bench, made: Canonical) -> dict[str, Any]:
         "base": {"reference": ready.base.reference, "digest": ready.base.digest},
         "fingerprint": ready.context.fingerprint,
         "parts": ready.context.parts,
-        "revision": revision(),
+        "revision": ready.revision,
         "engine": {"kind": ready.engine.kind, "version": ready.engine.server},
         "seconds": ready.seconds,
     }
@@ -220,11 +225,13 @@ def _git(*words: str) -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _arguments(profile: Profile, engine: Engine, start: base.Base, context: Context) -> list[str]:
+def _arguments(
+    profile: Profile, engine: Engine, start: base.Base, context: Context, commit: str
+) -> list[str]:
     values = {
         "BASE": start.reference,
         "FINGERPRINT": context.fingerprint,
-        "REVISION": revision(),
+        "REVISION": commit,
         "SOURCE_DATE_EPOCH": "0",
     }
     arguments = [part for name, value in values.items() for part in ("--build-arg", f"{name}={value}")]
