@@ -32,6 +32,7 @@ from harness.evidence.model import Failure, Run
 from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
+from harness.fingerprint import guard
 from harness.fingerprint.guard import Expected
 from harness.fingerprint.identity import fingerprint
 from harness.fingerprint.verify import verify
@@ -164,7 +165,8 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints
     details = {"command": command, "resumed_from": before}
     if finished.exit_code != 0:
         told = cause.of_log(record, log, 0, ())
-        error = _error(finished.exit_code, log, told, lost, _checkpoint(checkpoints))
+        refused = None if lost else guard.reported(events.read(folder / "events.jsonl"))
+        error = refused or _error(finished.exit_code, log, told, lost, _checkpoint(checkpoints))
         record.rung_failed("train", Failure.of(error), details=details)
         raise error
     steps = _steps(folder)
