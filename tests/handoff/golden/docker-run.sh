@@ -78,6 +78,7 @@ options=(
   --env VERLOCK_ROLLOUT_DEVICE=cuda
   --env VERLOCK_ATTENTION=sdpa
   --env VERLOCK_WITHOUT_PATCHES=
+  --env VERLOCK_TERMS=
   --env VERL_USE_EXTERNAL_MODULES=harness.adapt.plugin
   --memory "${VERLOCK_MEMORY:-512g}"
 )

@@ -70,5 +70,5 @@ case $version in
 esac
 # No pip and no working_dir here: what runs is what lies in the image.
 exec "$ray" job submit --address "$address" --submission-id "${VERLOCK_SUBMISSION:-verlock-a100-$(date +%s)}" \
-  --runtime-env-json '{"env_vars": {"HF_HUB_OFFLINE": "1", "HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false", "VERLOCK_ATTENTION": "sdpa", "VERLOCK_DEVICE": "cuda", "VERLOCK_ROLLOUT_DEVICE": "cuda", "VERLOCK_WITHOUT_PATCHES": "", "VERL_USE_EXTERNAL_MODULES": "harness.adapt.plugin", "WANDB_MODE": "disabled"}}' \
+  --runtime-env-json '{"env_vars": {"HF_HUB_OFFLINE": "1", "HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false", "VERLOCK_ATTENTION": "sdpa", "VERLOCK_DEVICE": "cuda", "VERLOCK_ROLLOUT_DEVICE": "cuda", "VERLOCK_TERMS": "", "VERLOCK_WITHOUT_PATCHES": "", "VERL_USE_EXTERNAL_MODULES": "harness.adapt.plugin", "WANDB_MODE": "disabled"}}' \
   -- "${train[@]}"
