@@ -11,6 +11,7 @@ import case_audit
 import case_climb
 import case_data
 import case_image
+import case_ledger
 import case_locks
 import case_steps
 import typer
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 MAKERS = {
     "start": case_climb.cases,
     "step": case_steps.cases,
+    "ledger": case_ledger.cases,
     "locks": case_locks.cases,
     "audit": case_audit.cases,
     "data": case_data.cases,
