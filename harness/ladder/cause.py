@@ -11,7 +11,7 @@ from harness.diagnose.diagnose import diagnose_lines
 from harness.diagnose.diagnosis import Diagnosis
 from harness.diagnose.lines import Line, parse
 from harness.diagnose.match import Evidence
-from harness.errors import RungFailedError, VerlockError
+from harness.errors import RungFailedError, TrainerError, VerlockError
 from harness.evidence.record import RunRecord
 
 Told = TypeVar("Told", bound=VerlockError)
@@ -43,10 +43,19 @@ def explained(error: Told, diagnosis: Diagnosis) -> Told:
         error.failure_class = diagnosis.failure_class
         error.also = diagnosis.also
         error.scope = diagnosis.scope
-        error.signature = diagnosis.signature
-    else:
-        error.signature = diagnosis.signature
+    error.signature = diagnosis.signature
     return error
+
+
+def of_trainer(told: Diagnosis, ended: str, *, log: Path, todo: str) -> TrainerError:
+    """The error of a trainer that failed, in the diagnosis's words; ``ended`` where it has none."""
+    error = TrainerError(
+        told.raised.text or ended,
+        where=f"{told.file}:{told.line}" if told.file else str(log),
+        why=told.cause if told.known else ended,
+        todo=todo,
+    )
+    return explained(error, told)
 
 
 def named(record: RunRecord, error: VerlockError) -> None:

@@ -228,13 +228,8 @@ def _error(
             why=f"the first error that followed: {told.raised.text or ended}",
             todo=f"find out why it left (killed, out of memory, network), then {again}",
         )
-    error = TrainerError(
-        told.raised.text or ended,
-        where=f"{told.file}:{told.line}" if told.file else str(log),
-        why=told.cause if told.known else ended,
-        todo=f"{told.fix or f'read {log}'}; then {again}",
-    )
-    return cause.explained(error, told)
+    todo = f"{told.fix or f'read {log}'}; then {again}"
+    return cause.of_trainer(told, ended, log=log, todo=todo)
 
 
 def _checkpoint(folder: str) -> int:

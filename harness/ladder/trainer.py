@@ -18,7 +18,6 @@ from harness.errors import (
     HangError,
     PatchUnfitError,
     RungFailedError,
-    TrainerError,
 )
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
@@ -234,15 +233,8 @@ def _failure(
         )
     ended = f"python -m verl.trainer.main_ppo ended with exit code {finished.exit_code}"
     told = cause.of_log(context.record, log, begin, workers)
-    return cause.explained(
-        TrainerError(
-            told.raised.text or ended,
-            where=f"{told.file}:{told.line}" if told.file else str(log),
-            why=told.cause if told.known else ended,
-            todo=told.fix or f"read {log}; the workers' own logs are in the run folder under ray-logs",
-        ),
-        told,
-    )
+    todo = told.fix or f"read {log}; the workers' own logs are in the run folder under ray-logs"
+    return cause.of_trainer(told, ended, log=log, todo=todo)
 
 
 def _environment(seen: Sequence[Mapping[str, Any]]) -> EnvironmentDiffersError | None:
