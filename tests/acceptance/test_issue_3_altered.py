@@ -31,26 +31,32 @@ SECONDS = 600
 
 
 @pytest.fixture(scope="module")
-def docker() -> Docker:
-    """The engine's client."""
+def engine() -> dict[str, str]:
+    """This environment, and where the machine's own engine listens."""
     done = subprocess.run([root() / ".ci" / "engine"], capture_output=True, text=True, check=True)
-    environment = {**os.environ, "DOCKER_HOST": done.stdout.strip()}
+    return {**os.environ, "DOCKER_HOST": done.stdout.strip()}
+
+
+@pytest.fixture(scope="module")
+def docker(engine: dict[str, str]) -> Docker:
+    """The engine's client."""
 
     def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
         command = ["/usr/bin/docker", *map(str, words)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=engine, capture_output=True, text=True, check=False)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def image(docker: Docker) -> str:
+def image(docker: Docker, engine: dict[str, str]) -> str:
     """The cpu image of this checkout, by the name that its archive gives it."""
     cpu = load("cpu")
     try:
         built.check(built.read(cpu))
     except VerlockError:
-        subprocess.run([sys.executable, "-m", "harness", "build", "cpu"], check=True, capture_output=True)
+        build = [sys.executable, "-m", "harness", "build", "cpu"]
+        subprocess.run(build, env=engine, check=True, capture_output=True)
     record = json.loads((place(cpu) / RECORD).read_text())
     there = docker("image", "inspect", "--format", "{{.Id}}", record["name"])
     assert there.stdout.strip() in {record["config"], record["manifest"]}, there.stderr
