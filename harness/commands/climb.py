@@ -145,7 +145,7 @@ def _in_image(context: typer.Context, output: Output, *, gpus: bool) -> int:
     file, _, function = given["reward"].rpartition(":")
     reward = whole(file, words=[""])
     source = whole(str(given["verl_source"] or ""), words=[""])
-    runs = given["runs"].expanduser().absolute()
+    runs = Path(given["runs"]).expanduser().absolute()  # as it was typed: a string, unless it is the default
     changes = {name: str(path) for name, path in paths.items() if path} | {"runs": runs}
     changes |= {"reward": f"{reward}:{function}"} if reward else {}
     changes |= {"verl_source": source} if source else {}

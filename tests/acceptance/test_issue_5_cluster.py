@@ -1,8 +1,8 @@
 """Issue 5: the image that was proven here, by digest, through a registry, on a real Ray cluster and on Slurm.
 
 All parts are real: an engine with a bridge of its own, Debian's docker-registry, Ray in two containers with
-their own network namespaces, and Debian's Slurm. Needs: docker.io, docker-registry, skopeo, slurmctld,
-slurmd, munge.
+their own network namespaces, Debian's Slurm, and Apptainer. Needs: docker.io, docker-registry, skopeo,
+slurmctld, slurmd, munge.
 """
 
 from __future__ import annotations
@@ -373,10 +373,12 @@ def slurm(place: Path) -> Iterator[dict[str, str]]:
         yield conf
 
 
-def sbatch(cluster: Cluster, slurm: Mapping[str, str], file: str) -> subprocess.CompletedProcess[str]:
+def sbatch(
+    cluster: Cluster, slurm: Mapping[str, str], file: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     command = ["sbatch", "--wait", "--output=job.log", cluster.bundle / "jobs" / file]
     archive = str(cluster.bundle / "image.tar")
-    return ended(command, cluster.variables(**slurm, VERLOCK_ARCHIVE=archive), cluster.home)
+    return ended(command, cluster.variables(**slurm, VERLOCK_ARCHIVE=archive, **more), cluster.home)
 
 
 def test_slurm_runs_the_digest_and_brings_back_record_and_exit_code(
@@ -387,6 +389,21 @@ def test_slurm_runs_the_digest_and_brings_back_record_and_exit_code(
     log = (cluster.home / "job.log").read_text()
     assert done.returncode == 0, done.stderr + log[-3000:]
     assert "training ended with exit code 0" in log
+    assert cluster.record()["status"] == "passed"
+    assert steps_of(cluster.record()) == [1, 2]
+    record_property("seconds", cluster.record()["seconds"])
+
+
+def test_apptainer_runs_the_archive_under_slurm(
+    cluster: Cluster, slurm: Mapping[str, str], record_property: Record
+) -> None:
+    """The program is sid's, in a root of its own; the .sif is made from the bundle's archive."""
+    made = ended([root() / ".ci" / "apptainer"], os.environ)
+    assert made.returncode == 0, made.stderr
+    cluster.hand_off("--queue", "short", steps=2)
+    done = sbatch(cluster, slurm, "slurm-apptainer.sbatch", VERLOCK_APPTAINER=made.stdout.strip())
+    log = (cluster.home / "job.log").read_text()
+    assert done.returncode == 0, done.stderr + log[-3000:]
     assert cluster.record()["status"] == "passed"
     assert steps_of(cluster.record()) == [1, 2]
     record_property("seconds", cluster.record()["seconds"])

@@ -70,10 +70,10 @@ def climb(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_climb_to_ppo_without_root_network_or_a_writable_root(home: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(REWARD)
-    done = climb("--json", "--reward", "mine.py:score", "--steps", "2", cwd=tmp_path)
+    done = climb("--json", "--reward", "mine.py:score", "--steps", "2", "--runs", "kept", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
-    folder = tmp_path / "runs" / document["id"]
+    folder = tmp_path / "kept" / document["id"]
     assert document["run"] == str(folder)
     record = json.loads((folder / "run.json").read_text())
     image = json.loads((home / RECORD).read_text())
@@ -82,8 +82,8 @@ def test_the_climb_to_ppo_without_root_network_or_a_writable_root(home: Path, tm
     assert (record["status"], record["rungs"][-1]["name"]) == ("passed", "ppo")
     assert f"{tmp_path}/mine.py" in (folder / "config.yaml").read_text()
     assert "user 1000" in (folder / "output.log").read_text()
-    assert {path.lstat().st_uid for path in (tmp_path / "runs").rglob("*")} == {os.getuid()}
-    assert (tmp_path / "runs" / "latest").resolve() == folder
+    assert {path.lstat().st_uid for path in (tmp_path / "kept").rglob("*")} == {os.getuid()}
+    assert (tmp_path / "kept" / "latest").resolve() == folder
 
 
 @pytest.mark.parametrize(
