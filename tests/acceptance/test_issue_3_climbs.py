@@ -80,6 +80,7 @@ def climbed(
     """Climb in the image, with a spy in the place of the reward; the record must name the image."""
     built_now = image(short, engine)
     (folder / "spy.py").write_text(SPY)
+    (folder / "spy.py").chmod(0o666)  # anybody may write to it here, and nobody in there
     reward = ("--reward", f"{folder}/spy.py:score")
     where = ("--profile", load(short).name, "--image", "--runs", str(folder / "runs"))
     document = verlock("climb", *where, *reward, *words, **engine)
@@ -100,7 +101,8 @@ def spied(folder: Path) -> set[str]:
     return {line[line.index("SPY ") :].strip() for line in lines if "SPY " in line}
 
 
-CONFINED = {"SPY uid 1000", "SPY write Read-only file system", "SPY net ['lo']"}
+REFUSED = "Read-only file system"
+CONFINED = {"SPY uid 1000", f"SPY write {REFUSED}", f"SPY own {REFUSED}", "SPY net ['lo']"}
 
 
 def test_the_climb_to_ppo_in_the_cpu_image(
@@ -108,7 +110,7 @@ def test_the_climb_to_ppo_in_the_cpu_image(
 ) -> None:
     kept = climbed("cpu", engine, tmp_path, record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
-    assert spied(tmp_path) == CONFINED | {"SPY own Read-only file system"}
+    assert spied(tmp_path) == CONFINED
 
 
 def test_the_rehearsal_in_the_p40_image(
@@ -116,7 +118,7 @@ def test_the_rehearsal_in_the_p40_image(
 ) -> None:
     kept = climbed("p40", engine, tmp_path, "--rehearse", record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
-    assert spied(tmp_path) >= CONFINED
+    assert spied(tmp_path) == CONFINED
     assert kept["versions"]["torch"].startswith("2.7.1")
     home = place(load("p40"))
     (home / RECORD).unlink()
@@ -130,7 +132,7 @@ def test_the_rehearsal_in_the_a100_image(
 ) -> None:
     kept = climbed("a100", engine, tmp_path, "--rehearse", record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
-    assert spied(tmp_path) >= CONFINED
+    assert spied(tmp_path) == CONFINED
     assert "vLLM" in json.dumps(kept), "what was not verified is not named"
 
 
