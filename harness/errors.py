@@ -282,6 +282,25 @@ class ContractError(VerlockError):
     failure_class = "backend"
 
 
+class NotReproducedError(VerlockError):
+    """A replay that did not come to what its record says."""
+
+    exit_code = 40
+    failure_class = "environment"
+
+
+class BisectError(VerlockError):
+    """No commit can be named: the two ends do not differ, or git cannot be asked."""
+
+    exit_code = 41
+
+
+class BundleError(VerlockError):
+    """A record that cannot be packed without giving something away, or over a file that is there."""
+
+    exit_code = 42
+
+
 class InterruptedRunError(VerlockError):
     """The user pressed Ctrl-C, or the process was asked to end."""
 

@@ -87,11 +87,11 @@ def difference(a: Sequence[Step], b: Sequence[Step], *, ignore: Sequence[str] = 
             if not set(ignore).isdisjoint(key.split("/")):
                 continue
             one, other = ours.get(key, ABSENT), theirs.get(key, ABSENT)
-            if _bits(one) != _bits(other):
+            if bits(one) != bits(other):
                 return Difference(step=step, key=key, a=one, b=other)
     return None
 
 
-def _bits(value: Value) -> Value | bytes:
+def bits(value: Value) -> Value | bytes:
     """Make equality exact: ``0.0 == -0.0`` and ``1 == 1.0 == True`` in Python."""
     return struct.pack("<d", value) if isinstance(value, float) else f"{type(value).__name__}:{value}"

@@ -94,6 +94,18 @@ class Image(_Model):
     config: str
 
 
+class Given(_Model):
+    """What a run was given from outside, so that it can be run again.
+
+    ``folder`` is where it was started. ``variables`` steer verl, Ray and torch; secrets are left out.
+    ``files``: the digest of each file and folder that its options name, by absolute path.
+    """
+
+    folder: str
+    variables: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+
 class Run(_Model):
     """All of ``run.json``. Times are UTC in ISO 8601, ``seconds`` is wall time so far."""
 
@@ -121,6 +133,8 @@ class Run(_Model):
     """What the ledgers of all processes add up to; empty where nothing was counted."""
     resources: Resources = Resources()
     failure: Failure | None = None
+    given: Given | None = None
+    """None in a record of an older verlock, and of a job on a cluster."""
 
     def json_text(self) -> str:
         """Return the file's text: keys in the order above, so that two records can be compared."""

@@ -18,7 +18,7 @@ from harness.console import Output
 from harness.diagnose.diagnose import HOST_EVENT
 from harness.diagnose.host import here
 from harness.errors import HangError, InterruptedRunError, RungFailedError, VerlockError
-from harness.evidence import events, stacks
+from harness.evidence import events, given, stacks
 from harness.evidence.abandoned import sweep_abandoned, sweep_ray_folders
 from harness.evidence.model import Failure, Run, Status
 from harness.evidence.processes import sweep
@@ -64,6 +64,7 @@ def climb(
     sweep_abandoned(options.runs)
     sweep_ray_folders()
     record = RunRecord.create(options.runs, profile=profile.name, command=command)
+    record.update(given=given.of(options.files(), os.environ))  # before our own variables are among them
     os.environ |= environment.variables(profile, settings, record)
     events.emit(HOST_EVENT, **here().model_dump())
     try:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from harness.adapt.contract.terms import Mode
 from harness.errors import OverrideError
+from harness.evidence import given
 from harness.ladder.place import HERE, Place
 
 RungName = Literal[
@@ -76,6 +77,12 @@ class ClimbOptions:
             )
         wanted = ORDER[first : last + 1]
         return tuple(name for name in wanted if name != "checkpoint" or self.checkpoint != "none")
+
+    def files(self) -> list[Path]:
+        """The user's files and folders that the options name, as far as they are there."""
+        named = [Path(name) for _word, name in given.named(self.overrides)]
+        named += [Path(value) for value in (self.model, self.data) if value != TINY]
+        return named + ([Path(self.reward.rpartition(":")[0])] if ":" in self.reward else [])
 
     def reward_function(self) -> tuple[Path, str] | None:
         """File and function for verl's ``reward.custom_reward_function``; none for verl's own choice."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.errors import OverrideError, Problem
+from harness.evidence.given import named
 
 # The image's own, and the kernel's: a folder laid over them would break the run.
 _TAKEN = frozenset(
@@ -23,22 +24,17 @@ def override_paths(overrides: Iterable[str]) -> tuple[list[Path], list[Problem]]
     """Files and folders of this machine that Hydra overrides name, and those that cannot be taken along."""
     found: list[Path] = []
     problems: list[Problem] = []
-    for text in overrides:
-        _, _, value = text.partition("=")
-        for word in value.strip("[]").split(","):
-            name = word.strip(" '\"")
-            if "/" not in name or not Path(name).expanduser().exists():
-                continue
-            if name.startswith("/"):
-                found.append(Path(name))
-            else:
-                problems.append(
-                    Problem(
-                        what=f"{name} is a path of this machine that means another one inside the image",
-                        where=text,
-                        todo=f"write it whole: {Path(name).expanduser().resolve()}",
-                    )
+    for text, name in named(overrides):
+        if name.startswith("/"):
+            found.append(Path(name))
+        else:
+            problems.append(
+                Problem(
+                    what=f"{name} is a path of this machine that means another one inside the image",
+                    where=text,
+                    todo=f"write it whole: {Path(name).expanduser().resolve()}",
                 )
+            )
     return found, problems
 
 

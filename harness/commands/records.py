@@ -1,0 +1,125 @@
+"""What is done with a record: run again, pack for others, and say what to run next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands import again
+from harness.commands.common import Json
+from harness.console import Output
+
+if TYPE_CHECKING:
+    from harness.evidence.replay import Replayed
+
+Recorded = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, such as runs/latest.")]
+
+
+def replay(
+    context: typer.Context,
+    run: Recorded,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also in another environment or with files that were changed.")
+    ] = False,
+    runs: Annotated[
+        Path | None, typer.Option(help="Where the new record goes; beside the old one if not given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a recorded command again in the recorded environment; exit 40 at the first thing that differs."""
+    from harness.errors import NotReproducedError
+    from harness.evidence import again as climbing
+    from harness.evidence import replay as room
+    from harness.evidence.model import load
+
+    output = Output(as_json=as_json)
+    recorded = run.resolve()
+    found = load(recorded)
+    words = room.words_of(found)
+    problems = room.differences(found, _image_here(found.profile) if found.image else None)
+    if not anyway:
+        room.refuse(problems)
+    where = (runs or recorded.parent).absolute()
+    said = _words(context, words, where, image=found.image is not None)
+    output.line(f"running again: verlock {' '.join(said)}")
+    outside = None if found.image else found.given
+    replayed = climbing.climb(
+        said,
+        where,
+        folder=Path(outside.folder) if outside else None,
+        variables=outside.variables if outside else None,
+    )
+    told = room.judge(recorded, replayed, problems)
+    error = room.failed(told)
+    if error is not None and not as_json:
+        raise error
+    output.result(told.model_dump(mode="json"), lambda: _tell(output, told))
+    if error is not None:
+        raise typer.Exit(NotReproducedError.exit_code)
+
+
+def _words(context: typer.Context, recorded: list[str], runs: Path, *, image: bool) -> list[str]:
+    """The recorded command with its record elsewhere."""
+    root = context.find_root()
+    name, *arguments = recorded
+    command = root.command.get_command(root, name)  # type: ignore[attr-defined]
+    with command.make_context(name, list(arguments), parent=root) as parsed:
+        changes = {"runs": runs} | ({"image": True} if image else {})
+        return again.words(parsed, changes, without={"as_json"})
+
+
+def _image_here(profile: str) -> str | None:
+    from harness.build.image import built
+    from harness.errors import ImageError
+    from harness.profiles import load
+
+    try:
+        return built.read(load(profile)).manifest
+    except ImageError:
+        return None
+
+
+def _tell(output: Output, told: Replayed) -> None:
+    compared = told.compared
+    failure = f" with {told.failure}" if told.failure else ""
+    output.line(
+        f"reproduced: {told.status}{failure}; {compared['rungs']} rungs and {compared['values']} values of "
+        f"{compared['steps']} steps are the same to the last bit",
+        style="bold green",
+    )
+    for text in (*told.despite, *told.notes):
+        output.line(f"  although {text}")
+    output.line(f"record: {told.replay}")
+
+
+def bundle(
+    run: Recorded,
+    out: Annotated[
+        Path | None, typer.Option(help="The archive; verlock-RUN.tar.gz here if not given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Pack a record for a bug report, without secrets, names, addresses and home paths."""
+    from harness.evidence import parcel
+
+    output = Output(as_json=as_json)
+    folder = run.resolve()
+    target = out or Path(f"verlock-{folder.name}.tar.gz")
+    contents = parcel.pack(folder, target)
+    total = contents.total()
+
+    def human() -> None:
+        for name, counts in contents.removed.items():
+            output.line(f"replaced {name}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+        for name, why in contents.left_out.items():
+            output.line(f"left out {name}: {why}")
+        output.line(
+            f"{target}: {len(contents.files)} files; replaced {sum(total.values())} "
+            f"({', '.join(f'{count} {kind}' for kind, count in total.items()) or 'nothing'})",
+            style="bold",
+        )
+        output.line("look into it before you send it: a name that only you know is secret is still in it")
+
+    output.result({"bundle": str(target), "total": total, **contents.model_dump(mode="json")}, human)
