@@ -50,6 +50,7 @@ def replay(
         where,
         folder=Path(outside.folder) if outside else None,
         variables=outside.variables if outside else None,
+        checkout=climbing.source(found),
     )
     told = room.judge(recorded, replayed, problems)
     error = room.failed(told)

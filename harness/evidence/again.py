@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.errors import RecordError
 from harness.evidence import given
 from harness.evidence.model import Run
+from harness.fingerprint.lock import marker
 
 
 def climb(
@@ -28,6 +29,7 @@ def climb(
         runs: where those words say that the record goes.
         folder: where it is started; here if not given.
         variables: those that steer verl, in place of this process's own.
+        checkout: the verl that the words lay over the locked one.
 
     What it says on its way goes to standard error, as this process's own progress.
 
@@ -39,7 +41,7 @@ def climb(
     done = subprocess.run(
         command,
         cwd=folder,
-        env=_environment(variables),
+        env=_environment(variables) | _path(checkout),
         stdout=subprocess.PIPE,
         text=True,
         check=False,
@@ -71,6 +73,14 @@ def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:
         return dict(os.environ)
     mine = given.variables(os.environ)
     return {name: value for name, value in os.environ.items() if name not in mine} | dict(variables)
+
+
+def _path(checkout: Path | None) -> dict[str, str]:
+    """On the host the climb lays it over itself, when it enters the environment; here is one already."""
+    if checkout is None or marker() is None:
+        return {}
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(checkout), *([before] if before else [])])}
 
 
 def _said(text: str) -> str:

@@ -78,24 +78,30 @@ def parting(a: Outcome, b: Outcome) -> Parting | None:
     names = list(dict.fromkeys([*(rung.name for rung in a.run.rungs), *theirs]))
     ours = {rung.name: rung for rung in a.run.rungs}
     for name in names:
-        found = _of_rung(name, ours.get(name), theirs.get(name)) or _of_metrics(name, a.steps, b.steps)
+        one, other = ours.get(name), theirs.get(name)
+        # verl's metrics first: a trainer's details are made from them, and know no step.
+        found = _of_verdict(name, one, other) or _of_metrics(name, a.steps, b.steps) or _of_rung(one, other)
         if found:
             return found
     last = names[-1] if names else "start"
     return next(_of_end(last, a.run, b.run), None)
 
 
-def _of_rung(name: str, a: Rung | None, b: Rung | None) -> Parting | None:
+def _of_verdict(name: str, a: Rung | None, b: Rung | None) -> Parting | None:
     verdicts = (a.status if a else ABSENT, b.status if b else ABSENT)
-    if verdicts[0] != verdicts[1]:
-        return Parting(rung=name, kind="verdict", key="status", a=verdicts[0], b=verdicts[1])
-    if a is None or b is None or name in _NOT_MEASURED:
+    if verdicts[0] == verdicts[1]:
+        return None
+    return Parting(rung=name, kind="verdict", key="status", a=verdicts[0], b=verdicts[1])
+
+
+def _of_rung(a: Rung | None, b: Rung | None) -> Parting | None:
+    if a is None or b is None or a.name in _NOT_MEASURED:
         return None
     one, other = (dict(flat(rung.details)) for rung in (a, b))
     for key in [*one, *(key for key in other if key not in one)]:
         left, right = one.get(key, ABSENT), other.get(key, ABSENT)
         if metrics.bits(left) != metrics.bits(right):
-            return Parting(rung=name, kind="measured", key=key, a=left, b=right)
+            return Parting(rung=a.name, kind="measured", key=key, a=left, b=right)
     return None
 
 
@@ -113,7 +119,7 @@ def _of_metrics(
 
 
 def _of_end(last: str, a: Run, b: Run) -> Iterator[Parting]:
-    for key, one, other in zip(("class", "signature", "cause"), _failure(a), _failure(b), strict=True):
+    for key, one, other in zip(("class", "signature", "cause"), failure(a), failure(b), strict=True):
         if one != other:
             yield Parting(rung=last, kind="failure", key=key, a=one, b=other)
     if a.exit_code != b.exit_code:
@@ -122,9 +128,10 @@ def _of_end(last: str, a: Run, b: Run) -> Iterator[Parting]:
         yield Parting(rung=last, kind="verdict", key="status", a=a.status, b=b.status)
 
 
-def _failure(run: Run) -> tuple[str, str, str]:
-    failure = run.failure
-    return (failure.failure_class, failure.signature, cause(failure)) if failure else (ABSENT, ABSENT, ABSENT)
+def failure(run: Run) -> tuple[str, str, str]:
+    """Class, signature and cause, as far as two runs can share them."""
+    told = run.failure
+    return (told.failure_class, told.signature, cause(told)) if told else (ABSENT, ABSENT, ABSENT)
 
 
 def cause(failure: Failure) -> str:

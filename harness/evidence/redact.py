@@ -20,8 +20,8 @@ _SECRET_NAME = re.compile(
     r"(?i)(?:^|_)(?:token|secret|passw(?:or)?d|credential|apikey|(?:api|access|private)_key|auth)s?(?:$|_)"
 )
 _PATHLIKE = re.compile(r"^[/~.]|^(?:\d+|true|false|yes|no|none)$", re.IGNORECASE)
-# Words of one key, so that max_token_len, pad_token_id and chi2_token stay what they are. A variable's name, in
-# capitals, may end in them.
+# Words of one key, so that max_token_len, pad_token_id and chi2_token stay what they are. The name of a
+# variable, in capitals, may end in them.
 _KEY = (
     r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?"
     r"|(?:auth|access|refresh|bearer|hf|hub|github|gh|gitlab|wandb|session|api)[_-]?token)"

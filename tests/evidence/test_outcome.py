@@ -40,7 +40,9 @@ def made(runs: Path, **changes: Any) -> Path:
         if "at_step_3" in changes and name == "ppo":
             rows[2]["data"]["z/kl"] = changes["at_step_3"]  # type: ignore[index]
         (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        record.rung_passed(name, "trained", details={"timeline": {"x 77": 1.0}, "reward_mean": [value]})
+        record.rung_passed(
+            name, "trained", details={"timeline": {"x 77": 1.0}, "reward_mean": [changes.get("reward", 0.5)]}
+        )
     record.finish("passed", 0)
     return record.folder
 
@@ -57,7 +59,8 @@ def test_two_runs_of_the_same_do_not_part(tmp_path: Path) -> None:
 LEAST = 1.0000000000000002
 CASES: list[tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = [
     ({}, {"loss": 0.2500000000000001}, ("forward", "measured", "actor.loss", None)),
-    ({}, {"ppo-mock": LEAST}, ("ppo-mock", "measured", "reward_mean.0", None)),
+    ({}, {"ppo-mock": LEAST}, ("ppo-mock", "metric", "a/loss", 1)),
+    ({}, {"reward": 0.7}, ("ppo-mock", "measured", "reward_mean.0", None)),
     ({"at_step_3": 0.1}, {"at_step_3": 0.2}, ("ppo", "metric", "z/kl", 3)),
     ({}, {"at_step_3": 0.2}, ("ppo", "metric", "z/kl", 3)),
     ({"at_step_3": 0.0}, {"at_step_3": -0.0}, ("ppo", "metric", "z/kl", 3)),
