@@ -21,6 +21,7 @@ def climb(
     *,
     folder: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    checkout: Path | None = None,
 ) -> Path:
     """Run ``verlock WORDS`` and return the folder of its record, whatever it came to.
 
