@@ -10,9 +10,10 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from harness.adapt import imports, patch, process
+from harness.adapt import imports, logs, patch, process
 from harness.adapt.patches import PATCHES
 from harness.adapt.settings import from_environment
+from harness.adapt.stops import install
 from harness.evidence import events, stacks
 from harness.fingerprint import guard
 
@@ -44,6 +45,8 @@ def activate() -> None:
     imports.watch()
     stacks.register()
     checked = guard.check()
+    install.install()
+    logs.speak()
     settings = from_environment()
     if settings.device == "cpu":
         import harness.adapt.platform  # noqa: F401 - registers itself

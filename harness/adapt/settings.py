@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from harness.adapt.contract.terms import Terms
+from harness.adapt.stops import place as stops
 
+# verl's own name for it; its loggers read it at import.
+LOG_LEVEL = "VERL_LOGGING_LEVEL"
 Device = Literal["cpu", "cuda", "mps"]
 
 
@@ -28,6 +31,10 @@ class Settings:
     rollout_device: Device = "cpu"
     attention: str = "sdpa"
     without_patches: frozenset[str] = frozenset()
+    stop: str = ""
+    """Where the processes stop (harness/adapt/stops), as text; nowhere if empty."""
+    log_level: str = ""
+    """Of verl's loggers: a name of harness.adapt.logs.LEVELS; verl's own choice if empty."""
     terms: Terms | None = None
     """What is forbidden and counted; without them a process runs at its full speed."""
 
@@ -41,6 +48,8 @@ class Settings:
             "VERLOCK_TERMS": self.terms.text() if self.terms else "",
             "VERL_USE_EXTERNAL_MODULES": "harness.adapt.plugin",
         }
+        variables |= {stops.VARIABLE: self.stop} if self.stop else {}
+        variables |= {LOG_LEVEL: self.log_level.upper()} if self.log_level else {}
         if self.device == "cpu":
             # EngineRegistry knows fsdp and fsdp2 for cuda and npu only (verl/workers/engine/base.py);
             # the engines themselves take their device from the platform.

@@ -7,19 +7,22 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from harness.build.environment import ensure
+from harness.build.environment import Group, ensure
 from harness.console import Output
 from harness.profiles import load, root
 
 
-def enter(profile: str, arguments: list[str], *, source: Path | None, output: Output) -> NoReturn:
+def enter(
+    profile: str, arguments: list[str], *, source: Path | None, output: Output, group: Group | None = None
+) -> NoReturn:
     """Replace this process by ``verlock`` in the environment of ``profile``, made from its lock if need be.
 
-    ``source`` is a verl checkout that goes before the locked verl. The working directory stays.
+    ``source`` is a verl checkout that goes before the locked verl; ``group`` adds the development tools. The
+    working directory stays.
 
     Raises what :func:`harness.build.environment.ensure` raises.
     """
-    python = ensure(load(profile), output=output)
+    python = ensure(load(profile), output=output, group=group)
     # Tools of the environment come first on PATH; the caller's virtual environment is left.
     variables = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONHOME"}}
     variables["PATH"] = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])

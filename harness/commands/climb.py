@@ -61,6 +61,24 @@ def climb(
         float,
         typer.Option(min=1, help="Seconds that the trainer may say nothing before it counts as hanging."),
     ] = 900.0,
+    stop_at: Annotated[
+        str | None,
+        typer.Option(
+            "--break",
+            metavar="PLACE[@ROLE[:RANK]]",
+            help="FILE:LINE, CLASS or CLASS.METHOD: who comes there writes its stack and locals.",
+        ),
+    ] = None,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="With --break: pdb waits there, on an address that is printed.")
+    ] = False,
+    debugpy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLE", help="debugpy waits in this role (a class), or with --break at its place."
+        ),
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="Of verl's loggers: debug, info, warning or error.")] = "",
     rehearse: Annotated[
         bool,
         typer.Option("--rehearse", help="On this CPU, under the profile's own lock, policy and contract."),
@@ -96,7 +114,7 @@ def climb(
         raise typer.BadParameter("--image and --native exclude each other")
     if image or (place.device == "cuda" and not native and not inside(profile)):
         raise typer.Exit(_in_image(context, output, gpus=place.device == "cuda"))
-    go_inside(profile, source=verl_source)
+    go_inside(profile, source=verl_source, group="dev" if debugpy else None)
     from harness.evidence import report
     from harness.ladder.command import run
 
@@ -129,6 +147,10 @@ def climb(
         print_config=print_config,
         deadline=deadline,
         silence=silence,
+        stop_at=stop_at,
+        pdb=pdb,
+        debugpy=debugpy,
+        log_level=log_level,
         runs=runs,
         place=place,
         enforce=enforce,

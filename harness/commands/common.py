@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.console import Output
+
+if TYPE_CHECKING:
+    from harness.build.environment import Group
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Check = Annotated[
@@ -33,20 +36,22 @@ def changed(paths: list[Path], output: Output) -> None:
     output.result({"written": [shown(path) for path in paths]}, human)
 
 
-def go_inside(profile: str, *, source: Path | None = None) -> None:
+def go_inside(profile: str, *, source: Path | None = None, group: Group | None = None) -> None:
     """Go on in the profile's own environment, which is made from its lock if need be; return if this is it.
 
-    ``source`` is a verl checkout that goes before the locked verl.
+    ``source`` is a verl checkout that goes before the locked verl; ``group`` adds the development tools.
     """
-    if not inside(profile):
+    if not inside(profile, group=group):
         from harness.build.enter import enter
 
         checkout = source.expanduser().resolve() if source else None
-        enter(profile, sys.argv[1:], source=checkout, output=Output(as_json=True))
+        enter(profile, sys.argv[1:], source=checkout, output=Output(as_json=True), group=group)
 
 
-def inside(profile: str) -> bool:
+def inside(profile: str, *, group: Group | None = None) -> bool:
     """Whether this interpreter is the profile's environment, made from the lock as it is now.
+
+    With ``group`` the lock of the development tools must be among those it was made from.
 
     An image holds one environment and no means to make another, so it is always inside: what differs there
     is said by the check of the installation (harness/fingerprint/verify.py).
@@ -56,4 +61,6 @@ def inside(profile: str) -> bool:
 
     made = marker()
     in_image = find_spec("harness.build") is None
-    return in_image or (made is not None and not any(altered(load(profile), made)))
+    if in_image or made is None:
+        return in_image
+    return not any(altered(load(profile), made)) and (group is None or len(made["locks"]) > 1)

@@ -18,6 +18,7 @@ from harness.evidence.titles import own_title
 
 FILE_VARIABLE = "VERLOCK_EVENTS"
 ROLE_VARIABLE = "VERLOCK_ROLE"
+RANK_VARIABLE = "RANK"
 UNREADABLE = "unreadable"
 # Local file systems append a write of any size in one piece; a limit keeps the file a list of events
 # and not a dump.
@@ -29,7 +30,7 @@ def emit(kind: str, /, **fields: Any) -> bool:
     """Append one event to the run's file; ``False`` when there is none or it cannot be written.
 
     It never raises: an event must not end a trainer. Who relies on an event reads it back. The
-    names ``time``, ``pid``, ``role`` and ``kind`` are the event's own.
+    names ``time``, ``pid``, ``role``, ``rank`` and ``kind`` are the event's own.
     """
     path = os.environ.get(FILE_VARIABLE)
     if not path:
@@ -41,6 +42,8 @@ def emit(kind: str, /, **fields: Any) -> bool:
         "role": os.environ.get(ROLE_VARIABLE) or own_title(),
         "kind": kind,
     }
+    if RANK_VARIABLE in os.environ:  # verl sets it for the workers of a group, torchrun for all
+        event["rank"] = os.environ[RANK_VARIABLE]
     try:
         return _append(path, _line(event))
     except OSError:
@@ -63,7 +66,7 @@ def _append(path: str, line: bytes) -> bool:
 
 
 def _line(event: dict[str, Any]) -> bytes:
-    head = {key: event.pop(key) for key in ("time", "pid", "role", "kind")}
+    head = {key: event.pop(key) for key in ("time", "pid", "role", "rank", "kind") if key in event}
     line = json.dumps({**head, **{key: _plain(value) for key, value in event.items()}}).encode()
     if len(line) > LINE_LIMIT:
         clipped = {key: str(value)[:_CLIP] for key, value in list(event.items())[:10]}

@@ -25,7 +25,7 @@ from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
 from harness.fingerprint.identity import fingerprint
-from harness.ladder import cause, contract, environment, watch
+from harness.ladder import cause, contract, environment, stopped, watch
 from harness.ladder.context import Context, Verified
 from harness.ladder.options import ClimbOptions
 from harness.ladder.place import title, unverified
@@ -59,6 +59,8 @@ def climb(
         rollout_device=device,
         attention=profile.numerics.attention,
         without_patches=options.without_patches,
+        stop=options.stop.text() if options.stop else "",
+        log_level=options.log_level,
         terms=Terms.of(profile, options.contract) if options.contract else None,
     )
     sweep_abandoned(options.runs)
@@ -106,7 +108,7 @@ def _climb(
             sampler=sampler,
             output=Output(as_json=output.as_json, file=terminal),
         )
-        with _forking(context, [name for name, _function in steps]) as fork:
+        with _forking(context, [name for name, _function in steps]) as fork, stopped.told(context):
             context.fork = fork
             for name, function in steps:
                 _step(context, name, function)

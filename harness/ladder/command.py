@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.adapt.logs import LEVELS
 from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
 from harness.ladder import compare as comparing
-from harness.ladder import compose, contract, origins
+from harness.ladder import compose, contract, origins, stopped
 from harness.ladder import learn as learning
 from harness.ladder.climb import climb, this_command
 from harness.ladder.options import ORDER, Algorithm, Checkpoint, ClimbOptions
@@ -25,8 +26,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "algorithm": get_args(Algorithm),
     "trainer": ("v1", "v0"),
     "checkpoint": get_args(Checkpoint),
+    "log_level": ("", *LEVELS),
 }
-_FLAGS = {"first": "--from", "last": "--to"}
+_FLAGS = {"first": "--from", "last": "--to", "log_level": "--log-level"}
 
 
 def parse(
@@ -42,7 +44,8 @@ def parse(
     """Check the words of the command line; every wrong one is reported."""
     from harness.adapt.names import PATCH_NAMES
 
-    words = {**given, "trainer": trainer}
+    stop_at, debugpy, pdb = (given.pop(name, None) for name in ("stop_at", "debugpy", "pdb"))
+    words = {"log_level": "", **given, "trainer": trainer}
     problems = [
         Problem(
             what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown",
@@ -65,8 +68,13 @@ def parse(
         problems.append(
             Problem(what="--enforce and --ledger together", todo="--ledger goes on, --enforce ends: choose")
         )
+    if pdb and (stop_at is None or debugpy is not None):
+        problems.append(
+            Problem(what="--pdb needs --break, without --debugpy", todo="--break FILE:LINE --pdb")
+        )
     if problems:
         raise OverrideError(*problems)
+    checkout = verl_source.expanduser().resolve() if verl_source else None
     place = given.get("place", HERE)
     return ClimbOptions(
         **given,
@@ -74,7 +82,8 @@ def parse(
         contract=contract.mode(load(given["profile"]), place, enforce=enforce, ledger=ledger),
         without_patches=frozenset(without_patches),
         overrides=tuple(overrides),
-        verl_source=verl_source.expanduser().resolve() if verl_source else None,
+        verl_source=checkout,
+        stop=stopped.place(stop_at, debugpy, pdb=bool(pdb), checkout=checkout),
     )
 
 

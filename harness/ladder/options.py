@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from harness.adapt.contract.terms import Mode
+from harness.adapt.stops.place import Place
 from harness.errors import OverrideError
 from harness.evidence import given
-from harness.ladder.place import HERE, Place
+from harness.ladder.place import HERE
+from harness.ladder.place import Place as Machine
 
 RungName = Literal[
     "env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo", "checkpoint", "ppo-2ranks"
@@ -21,6 +23,7 @@ Algorithm = Literal["ppo", "grpo", "rloo", "reinforce_plus_plus", "dapo"]
 GROUPED = frozenset({"grpo", "rloo", "dapo"})
 """Those that compare the responses to one prompt, and therefore need several."""
 TINY = "tiny"
+_FOR_PEOPLE = 7 * 24 * 3600.0
 _RUNG_SECONDS, _TRAINER_SECONDS, _STEP_SECONDS = 1200.0, 1800.0, 300.0
 
 
@@ -52,8 +55,11 @@ class ClimbOptions:
     """Seconds that a rung may take; none: by its kind."""
     silence: float = 900.0
     """Seconds that the trainer may say nothing."""
+    stop: Place | None = None
+    """Where its processes show themselves or wait for a debugger."""
+    log_level: str = ""
     runs: Path = Path("runs")
-    place: Place = HERE
+    place: Machine = HERE
     """Where it runs: a GPU, this CPU, or a rehearsal on it."""
     contract: Mode | None = None
     """Whether the profile's bans are enforced, only recorded, or neither."""
@@ -63,9 +69,21 @@ class ClimbOptions:
 
         Generous: a real model on a laptop takes a minute a step (12 s measured with 135M parameters).
         """
+        if self.waits:
+            return _FOR_PEOPLE
         if self.deadline is not None:
             return self.deadline
         return _RUNG_SECONDS if steps is None else _TRAINER_SECONDS + _STEP_SECONDS * steps
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for somebody at a debugger: no deadline counts then."""
+        return self.stop is not None and self.stop.tool != "dump"
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the trainer may say nothing."""
+        return _FOR_PEOPLE if self.waits else self.silence
 
     @property
     def rungs(self) -> tuple[RungName, ...]:

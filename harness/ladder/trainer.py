@@ -189,7 +189,7 @@ def _run(
         cwd=folder,
         on_line=show,
         limits=output.Limits(
-            timeout=context.options.seconds(steps=steps), silence=context.options.silence, on_expiry=look
+            timeout=context.options.seconds(steps=steps), silence=context.options.patience, on_expiry=look
         ),
         spare=spare,
     )
