@@ -96,6 +96,7 @@ for command in (
     update.update,
 ):
     app.command()(command)
+app.command("next")(records.next_)
 app.add_typer(plan.app, name="plan")
 app.add_typer(data.app, name="data")
 app.add_typer(reward.app, name="reward")

@@ -124,3 +124,41 @@ def bundle(
         output.line("look into it before you send it: a name that only you know is secret is still in it")
 
     output.result({"bundle": str(target), "total": total, **contents.model_dump(mode="json")}, human)
+
+
+def next_(
+    task: Annotated[
+        str | None, typer.Option(help="local, verl (a checkout), failure or handoff; by the newest record.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Hardware profile; the newest record's if not given.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Where the records are.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Say what to run next and why, with the task's checklist ticked by the records."""
+    from typing import get_args
+
+    from harness.errors import UsageError
+    from harness.evidence import next_step
+    from harness.evidence.checklist import Task
+
+    if task is not None and task not in get_args(Task):
+        raise UsageError(f"--task {task} is unknown", todo=f"one of: {', '.join(get_args(Task))}")
+    output = Output(as_json=as_json)
+    found = next_step.advise(runs, task=task, profile=profile)  # type: ignore[arg-type]
+
+    def human() -> None:
+        output.line(f"task {found.task}, profile {found.profile}")
+        for tick in found.checklist:
+            proof = tick.evidence or (f"earlier: {tick.earlier}" if tick.earlier else tick.command)
+            output.line(
+                f"  [{'x' if tick.done else ' '}] {tick.name:12} {tick.text}  ({proof})",
+                style="green" if tick.done else None,
+            )
+        output.line(f"next  {found.command}", style="bold")
+        output.line(f"why   {found.why}")
+        for name in found.unreadable:
+            output.line(f"      {name} cannot be read and was left out", style="yellow")
+
+    output.result(found.model_dump(mode="json"), human)
