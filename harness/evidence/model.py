@@ -53,6 +53,20 @@ class Failure(_Model):
         )
 
 
+class Finding(_Model):
+    """What a rule found in a run that verl itself survived; ``step`` is where it begins."""
+
+    id: str
+    failure_class: FailureClass = Field(
+        validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class"
+    )
+    rung: str
+    step: int
+    what: str
+    why: str
+    todo: str
+
+
 class Rung(_Model):
     """One rung of the ladder. A rung that has started and not ended reads ``interrupted``."""
 
@@ -132,6 +146,8 @@ class Run(_Model):
     contract: dict[str, JsonValue] = {}
     """What the ledgers of all processes add up to; empty where nothing was counted."""
     resources: Resources = Resources()
+    findings: list[Finding] = []
+    """What is not well in a run that may have passed (harness/evidence/health)."""
     failure: Failure | None = None
     given: Given | None = None
     """None in a record of an older verlock, and of a job on a cluster."""

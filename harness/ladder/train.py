@@ -28,6 +28,7 @@ from harness.errors import (
     VerlockError,
 )
 from harness.evidence import events, metrics, output
+from harness.evidence.health.rules import Terms
 from harness.evidence.model import Failure, Run
 from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
@@ -36,7 +37,7 @@ from harness.fingerprint import guard
 from harness.fingerprint.guard import Expected
 from harness.fingerprint.identity import fingerprint
 from harness.fingerprint.verify import verify
-from harness.ladder import cause, compose, nodes
+from harness.ladder import cause, compose, health, nodes
 from harness.ladder.precision import write_precision
 from harness.profiles.hydra import word
 from harness.profiles.load import load
@@ -85,7 +86,7 @@ def train(job: Job, out: Output, command: Sequence[str], complete: Callable[[Pat
         with nodes.connected() if job.on_cluster else nullcontext(), Sampler(record.id) as sampler:
             record.watch(sampler.resources)
             there = _check(job, record, out)
-            _train(job, record, there, str(config.trainer.default_local_dir), out)
+            _train(job, record, there, config, out)
     except VerlockError as error:
         interrupted = isinstance(error, InterruptedRunError)
         if record.run.failure is None and not interrupted:
@@ -147,9 +148,9 @@ def _check(job: Job, record: RunRecord, out: Output) -> list[nodes.Node]:
     return there
 
 
-def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints: str, out: Output) -> None:
+def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any, out: Output) -> None:
     folder = record.folder.absolute()
-    log = folder / "output.log"
+    log, checkpoints = folder / "output.log", str(config.trainer.default_local_dir)
     before = _checkpoint(checkpoints)
     record.rung_started("train")
     if before:
@@ -159,9 +160,22 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], checkpoints
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
         watch = nodes.Watch(there, lambda: sweep(record.id)) if there else None
         environ = os.environ | ties
+        each = health.StepWatch(record.id, "train")
+
+        def show(line: str) -> None:
+            out.line(line)
+            each.line(line)
+
         with watch or nullcontext():
-            finished = output.run(command, log=log, env=environ, cwd=folder, on_line=out.line)
+            finished = output.run(command, log=log, env=environ, cwd=folder, on_line=show)
             lost = watch.lost() if watch and finished.exit_code != 0 else []
+    health.judge(
+        record,
+        out,
+        folder,
+        events.read(folder / "events.jsonl"),
+        Terms(limit=config.data.max_response_length),
+    )
     details = {"command": command, "resumed_from": before}
     if finished.exit_code != 0:
         told = cause.of_log(record, log, 0, ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -22,17 +21,18 @@ from harness.errors import (
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
+from harness.evidence.health.rules import Terms
 from harness.evidence.metrics import Step
 from harness.evidence.processes import kill
 from harness.fingerprint import guard
-from harness.ladder import cause, checkpoint, compose, environment, watch
+from harness.ladder import cause, checkpoint, compose, environment, health, watch
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
 from harness.ladder.contract import prove_counted
+from harness.ladder.options import TINY
 from harness.ladder.precision import uncounted
 from harness.warm.standin import NORMALLY
 
-_STEP = re.compile(r"\bstep:(\d+) - ")
 # Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
 _MILESTONES = {
     "Started a local Ray instance": "Ray is up",
@@ -115,12 +115,16 @@ def train(
     try:
         own = {
             **rung,
+            **health.settings(folder),
             "+ray_kwargs.ray_init._temp_dir": str(ray),
             "hydra.run.dir": str(folder),
             "hydra.output_subdir": "null",
         }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
-        finished = _run(context, command, name=name, steps=steps, folder=folder, kill_after=kill_after)
+        try:
+            finished = _run(context, command, name=name, steps=steps, folder=folder, kill_after=kill_after)
+        finally:
+            _judge(context, config, name, folder, began)
         seen = events.read(context.folder / "events.jsonl")[began:]
         killed = any(event["kind"] == "trainer_killed" for event in seen)
         if not killed and (finished.exit_code != 0 or finished.timed_out):
@@ -139,6 +143,15 @@ def train(
     )
 
 
+def _judge(context: Context, config: Any, name: str, folder: Path, began: int) -> None:
+    """What a mock generates says nothing about a model's health."""
+    if config.actor_rollout_ref.rollout.name == "mock":
+        return
+    terms = Terms(rung=name, limit=config.data.max_response_length, untrained=context.options.model == TINY)
+    seen = events.read(context.folder / "events.jsonl")[began:]
+    health.judge(context.record, context.output, folder, seen, terms)
+
+
 def _run(
     context: Context,
     command: Sequence[str],
@@ -152,16 +165,15 @@ def _run(
     fork = context.fork
     spare = () if fork is None else (fork.pid,)
     told: set[str] = set()
+    watched = health.StepWatch(context.record.id, name)
 
     def show(line: str) -> None:
-        found = _STEP.search(line)
-        if found:
-            context.output.line(f"  {name}: step {found[1]} of {steps}")
-            if kill_after is not None and int(found[1]) >= kill_after and "killed" not in told:
+        step = watched.line(line)
+        if step is not None:
+            context.output.line(f"  {name}: step {step} of {steps}")
+            if kill_after is not None and step >= kill_after and "killed" not in told:
                 told.add("killed")
-                events.emit(
-                    "trainer_killed", step=int(found[1]), processes=kill(context.record.id, spare=spare)
-                )
+                events.emit("trainer_killed", step=step, processes=kill(context.record.id, spare=spare))
         if line.startswith(NORMALLY):
             context.output.line(f"  {name}: {line.removeprefix('verlock: ')}")
         for sign, text in _MILESTONES.items():

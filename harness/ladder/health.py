@@ -1,0 +1,70 @@
+"""Watches a trainer step by step, and puts what the rules of health find into the record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.console import Output
+from harness.errors import RecordError
+from harness.evidence import events
+from harness.evidence.health import points, rules, samples
+from harness.evidence.health.memory import Memory
+from harness.evidence.health.rules import Terms
+from harness.evidence.record import RunRecord
+
+_STEP = re.compile(r"\bstep:(\d+) - ")
+# verl 0.9.1, workers/engine/fsdp/transformer_impl.py, optimizer_step: printed, and nothing else happens.
+_SKIPPED = "grad_norm is not finite"
+
+
+class StepWatch:
+    """Reads the trainer's output as it comes; at the end of each step notes what verl does not log."""
+
+    def __init__(self, run_id: str, rung: str) -> None:
+        """``rung`` names the trainer run in the events."""
+        self._memory = Memory(run_id)
+        self._rung = rung
+        self._skipped = False
+
+    def line(self, line: str) -> int | None:
+        """Take one line; returns the step that ends with it, if one does."""
+        self._skipped |= _SKIPPED in line
+        found = _STEP.search(line)
+        if found is None:
+            return None
+        step = int(found[1])
+        events.emit(points.MEMORY_EVENT, rung=self._rung, step=step, bytes=dict(self._memory.read()))
+        if self._skipped:
+            events.emit(points.SKIPPED_EVENT, rung=self._rung, step=step)
+        self._skipped = False
+        return step
+
+
+def settings(folder: Path) -> dict[str, object]:
+    """Let verl write each step's responses with their scores below ``folder``."""
+    return {
+        "trainer.rollout_data_dir": str(folder / samples.FOLDERS["training"]),
+        "trainer.validation_data_dir": str(folder / samples.FOLDERS["validation"]),
+    }
+
+
+def judge(
+    record: RunRecord, out: Output, folder: Path, happened: Sequence[Mapping[str, Any]], terms: Terms
+) -> None:
+    """Evaluate the trainer run in ``folder``, which may have failed; record and print what is found."""
+    try:
+        seen = points.read(folder, happened)
+    except RecordError as error:  # metrics that cannot be read are no reason to hide how the run ended
+        out.line(f"  {terms.rung}: no rules of health: {error}")
+        return
+    found = rules.evaluate(seen, terms)
+    if not found:
+        return
+    record.update(findings=[*record.run.findings, *found])
+    for finding in found:
+        out.line(f"  warning {finding.id} (step {finding.step}): {finding.what}", style="yellow")
+        out.line(f"          why: {finding.why}")
+        out.line(f"          do:  {finding.todo}")
