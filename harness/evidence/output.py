@@ -48,30 +48,38 @@ class Finished:
 class _Lines:
     """Cuts bytes into lines of text. Of a line redrawn with carriage returns the last state counts."""
 
-    def __init__(self, on_line: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, on_line: Callable[[str], None] | None, news: Callable[[str], bool] | None = None
+    ) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._rest = ""
         self._on_line = on_line
+        self._news = news
 
-    def feed(self, data: bytes, *, last: bool = False) -> None:
-        if self._on_line is None:
-            return
+    def feed(self, data: bytes, *, last: bool = False) -> bool:
+        """Whether something was said that is news; a line that has not ended yet is."""
         *lines, self._rest = (self._rest + self._decode(data, last)).split("\n")
         if last and self._rest:
             lines.append(self._rest)
-        for line in lines:
-            self._on_line(line.rstrip("\r").rpartition("\r")[2])
+        drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+        heard = [self._news is None or self._news(line) for line in drawn]
+        if self._on_line is not None:
+            for line in drawn:
+                self._on_line(line)
+        return any(heard) or bool(self._rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """How long a child may run in all, and how long it may say nothing, in seconds.
 
-    ``on_expiry`` is told which was passed, while all of the child's processes still stand where they are.
+    ``news`` says of a line whether it breaks the silence (default: every line does). ``on_expiry`` is told
+    which was passed, while all of the child's processes still stand where they are.
     """
 
     timeout: float | None = None
     silence: float | None = None
+    news: Callable[[str], bool] | None = None
     on_expiry: Callable[[str], None] | None = None
 
     def passed(self, began: float, heard: float, now: float) -> str | None:
@@ -79,7 +87,7 @@ class Limits:
         if self.timeout is not None and now > began + self.timeout:
             return f"has taken longer than {self.timeout:g} s"
         if self.silence is not None and now > heard + self.silence:
-            return f"has said nothing for {self.silence:g} s"
+            return f"has said nothing new for {self.silence:g} s"
         return None
 
 
@@ -113,7 +121,7 @@ def run(
     try:
         with _asked_to_end() as asked, _started(command, environment, cwd) as child:
             try:
-                expired = _copy(child, sink, log, _Lines(on_line), asked, limits)
+                expired = _copy(child, sink, log, _Lines(on_line, limits.news), asked, limits)
                 if expired and limits.on_expiry is not None:
                     limits.on_expiry(expired)
             except BaseException:
@@ -194,9 +202,8 @@ def _copy(
         while not asked:
             data = os.read(pipe, 1 << 16) if selector.select(_POLL_SECONDS) else None
             if data:
-                heard = time.monotonic()
                 _write(sink, data, log)
-                lines.feed(data)
+                heard = time.monotonic() if lines.feed(data) else heard
             elif data == b"" and selector.get_map():
                 selector.unregister(pipe)
             now = time.monotonic()

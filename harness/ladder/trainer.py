@@ -12,12 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harness.errors import (
-    EnvironmentDiffersError,
-    HangError,
-    PatchUnfitError,
-    RungFailedError,
-)
+from harness.diagnose.news import News
+from harness.errors import EnvironmentDiffersError, HangError, PatchUnfitError, RungFailedError
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
@@ -201,7 +197,10 @@ def _run(
         cwd=folder,
         on_line=show,
         limits=output.Limits(
-            timeout=context.options.seconds(steps=steps), silence=context.options.patience, on_expiry=look
+            timeout=context.options.seconds(steps=steps),
+            silence=context.options.patience,
+            news=News(),
+            on_expiry=look,
         ),
         spare=spare,
     )

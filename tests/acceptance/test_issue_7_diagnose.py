@@ -118,11 +118,11 @@ def test_a_tokenizer_without_a_chat_template_is_told(tmp_path: Path) -> None:
 def test_a_hang_in_the_reward_function_ends_at_the_deadline(tmp_path: Path, function: str) -> None:
     """In its own process; ``swallows`` catches every exception and still does not hold up the end."""
     reward = f"{FAULTS / 'hanging_rewards.py'}:{function}"
-    words = ["--from", "reward", "--to", "reward", "--reward", reward, "--deadline", "120"]
+    words = ["--from", "reward", "--to", "reward", "--reward", reward, "--deadline", "90"]
     began = time.monotonic()
     code, document = climb(tmp_path / "runs", *words)
     assert code == 38, document
-    assert time.monotonic() - began < 120 + 90, "the deadline, and time to look around"
+    assert time.monotonic() - began < 90 + 90, "the deadline, and time to look around"
     assert "hanging_rewards.py" in said(document)
     run = newest(tmp_path / "runs")
     assert (run.status, run.exit_code) == ("failed", 38)
@@ -131,7 +131,7 @@ def test_a_hang_in_the_reward_function_ends_at_the_deadline(tmp_path: Path, func
 
 def test_a_hang_in_a_reward_worker_of_the_trainer_names_its_line(tmp_path: Path) -> None:
     reward = f"{FAULTS / 'hanging_rewards.py'}:waits"
-    code, document = climb(tmp_path / "runs", "--from", "ppo", "--reward", reward, "--silence", "120")
+    code, document = climb(tmp_path / "runs", "--from", "ppo", "--reward", reward, "--silence", "90")
     assert code == 38, document
     assert "hanging_rewards.py" in said(document), said(document)
     assert "pending" not in said(document)
@@ -139,7 +139,7 @@ def test_a_hang_in_a_reward_worker_of_the_trainer_names_its_line(tmp_path: Path)
 
 def test_ray_out_of_resources_is_told_from_a_hang(tmp_path: Path) -> None:
     """verl's default of 8 storage units, on as many CPUs as Ray is told: it waits without a word."""
-    words = ["--from", "ppo-mock", "--to", "ppo-mock", "--silence", "120", QUEUE]
+    words = ["--from", "ppo-mock", "--to", "ppo-mock", "--silence", "90", QUEUE]
     code, document = climb(tmp_path / "runs", *words, "ray_kwargs.ray_init.num_cpus=4")
     assert code == 38, document
     assert "pending for want of resources" in said(document), said(document)

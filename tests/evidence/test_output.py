@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.diagnose.news import News
 from harness.errors import DiskFullError, RecordError
 from harness.evidence import output, processes
+from harness.evidence.output import Limits
 
 # A climb in small: runs a child that starts a helper, both deaf to SIGINT and SIGTERM.
 Python = Callable[..., list[str]]
@@ -95,6 +97,24 @@ def test_a_child_that_takes_too_long(python: Python, tmp_path: Path) -> None:
     assert done.timed_out
     assert done.exit_code != 0
     assert done.seconds < 10
+
+
+STANDS_STILL = """
+import datetime, sys, time
+for _ in range(40):
+    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} running: 8, finished: 0", flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(("news", "timed_out"), [(News, True), (lambda: None, False)])
+def test_a_child_that_only_repeats_itself_is_silent(
+    python: Python, tmp_path: Path, news: Callable[[], Callable[[str], bool] | None], timed_out: bool
+) -> None:
+    """Without the check of what is new, the same child is heard to its end."""
+    limits = Limits(silence=1.5, news=news())
+    finished = output.run(python(STANDS_STILL), log=tmp_path / "output.log", limits=limits, grace=1.0)
+    assert finished.timed_out is timed_out
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

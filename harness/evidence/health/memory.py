@@ -11,6 +11,8 @@ import psutil
 from harness.evidence.processes import Members, name_of
 
 _LINUX = sys.platform == "linux"
+_SMALL = 16 * 2**20
+"""Shells and stand-ins, two dozen a run; what leaks does not stay below it."""
 
 
 class Memory:
@@ -34,7 +36,7 @@ class Memory:
             if name != "?" and (known == "?" or "IDLE" not in name):
                 self._names[process.pid] = known = name
             used = _own(process)
-            if used:
+            if used >= _SMALL:
                 found[f"{known} (pid {process.pid})"] = used
         return found
 

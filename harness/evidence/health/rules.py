@@ -196,7 +196,8 @@ def _clipping(points: Sequence[Point], terms: Terms) -> Iterator[Finding]:
 
 def _memory(points: Sequence[Point], terms: Terms) -> Iterator[Finding]:
     settled = points[max(WINDOW, len(points) // 4) :]
-    for process in settled[-1].memory if settled else {}:
+    # Not only those of the last step: they have ended when its line is read.
+    for process in sorted({name for point in settled for name in point.memory}):
         seen = [(p, p.memory[process]) for p in settled if process in p.memory]
         if len(seen) < _MEMORY_STEPS or not _leaks([used for _, used in seen]):
             continue

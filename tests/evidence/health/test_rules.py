@@ -75,6 +75,11 @@ PLANTED: dict[str, tuple[Change, str, Terms]] = {
     "clipped": (lambda p, s: {"clipped": 0.6}, "clip-fraction-high", TERMS),
     "leak": (grows(20 * MIB), "memory-grows", TERMS),
     "slow leak": (grows(2 * MIB), "memory-grows", TERMS),
+    "leak in a worker that has ended at the last reading": (
+        lambda p, s: grows(20 * MIB)(p, s) if s < 1 else {},
+        "memory-grows",
+        TERMS,
+    ),
     "null gradient": (
         lambda p, s: {"gradients": {**p.gradients, "actor/grad_norm": None}} if p.step == 9 else {},
         "gradient-not-finite",

@@ -1,0 +1,25 @@
+"""Rewards that make a run ill in ways that verl survives, for ``--reward PATH:FUNCTION``."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+KEPT: list[bytearray] = []
+CALLS = itertools.count()
+MIB = 2**20
+
+
+def constant(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    return 0.5
+
+
+def leaks(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    """4 MiB a call are never given back."""
+    KEPT.append(bytearray(b"x") * (4 * MIB))
+    return len(set(solution_str)) / 100
+
+
+def five(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    """Best at five characters, whatever they say."""
+    return 1 - abs(len(solution_str) - 5) / 16
