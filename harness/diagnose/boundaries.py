@@ -10,9 +10,9 @@ from typing import Any
 from harness.errors import DiagnoseError
 from harness.evidence.model import Run
 
-# Rungs in which Ray takes part, each with the rung below it that has all but that.
-_WITH_RAY = ("ppo-mock", "ppo", "checkpoint", "ppo-2ranks", "ppo-mock-2ranks")
-_BELOW_RAY = "reward"
+# Rungs in which Ray takes part, each with what it adds to the ppo rung.
+_WITH_RAY = {"ppo-mock": None, "ppo": None, "checkpoint": "checkpoint", "ppo-2ranks": "ranks"}
+_BELOW_RAY, _PPO = ("forward", "reward"), ("ppo", "ppo")
 _DTYPE = re.compile(r"(?:dtype|precision|bf16|fp16)")
 _ATTENTION = re.compile(r"(?:attn_implementation|use_remove_padding|attention)")
 # Option, the boundary it belongs to, and its minimal value.
@@ -22,24 +22,27 @@ _KEPT = {"algorithm": "ppo", "seed": 1, "steps": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class Real:
-    """A boundary that is real in the failing run: its words, and those that stand for it when minimal."""
+    """A boundary that is real in the failing run: its words, and those that stand for it when minimal.
+
+    What chooses the rung has no words of its own: :func:`words` puts them together.
+    """
 
     name: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
     minimal: tuple[str, ...] = ()
 
 
 def of_run(run: Run) -> list[Real]:
     """The boundaries that can be toggled, in the order in which they are made real.
 
-    Ray first: with it minimal there is no trainer in which the others could be seen. Then what is toggled
-    by an option, then each override by itself.
+    Ray first: with it minimal there is no trainer in which the others could be seen. Then what the rung
+    adds to the trainer (checkpoint, ranks), what is toggled by an option, and each override by itself.
     """
     settings = run.settings
     rung = failed_rung(run)
     found = []
     if rung in _WITH_RAY:
-        found.append(Real(name="ray", words=("--from", rung, "--to", rung), minimal=_below(rung)))
+        found += [Real(name=name) for name in ("ray", _WITH_RAY[rung]) if name]
     for option, minimal in _CHOICES.items():
         value = settings.get(option, minimal)
         if value != minimal:
@@ -51,14 +54,6 @@ def of_run(run: Run) -> list[Real]:
     for word in overrides if isinstance(overrides, list) else []:
         groups.setdefault(_group(str(word)), []).append(str(word))
     return found + [Real(name=name, words=tuple(words)) for name, words in groups.items()]
-
-
-def _below(rung: str) -> tuple[str, ...]:
-    return (
-        ("--from", "forward", "--to", _BELOW_RAY)
-        if rung != "ppo-2ranks"
-        else ("--from", "ppo", "--to", "ppo")
-    )
 
 
 def _group(word: str) -> str:
@@ -82,9 +77,8 @@ def failed_rung(run: Run) -> str:
 
 def words(run: Run, boundaries: Sequence[Real], real: frozenset[str]) -> list[str]:
     """The climb's words with only ``real`` real; all that is no boundary stays as it was."""
-    rung = failed_rung(run)
-    said = [] if rung in _WITH_RAY else ["--from", _first(run, rung), "--to", rung]
-    said += ["--profile", run.profile, *_kept(run.settings)]
+    first, last = _span(run, real)
+    said = ["--from", first, "--to", last, "--profile", run.profile, *_kept(run.settings)]
     late: list[str] = []
     for boundary in boundaries:
         chosen = boundary.words if boundary.name in real else boundary.minimal
@@ -92,9 +86,18 @@ def words(run: Run, boundaries: Sequence[Real], real: frozenset[str]) -> list[st
     return [*said, *(["--", *late] if late else [])]
 
 
-def _first(run: Run, rung: str) -> str:
-    """From where the failing run climbed: what a rung hands up changes the ones above."""
-    return str(run.settings.get("first", rung))
+def _span(run: Run, real: frozenset[str]) -> tuple[str, str]:
+    """Which rungs to climb. Below Ray from where the failing run began: what a rung hands up changes others.
+
+    A rung of the trainer stands alone; without what it adds it is the ppo rung, without Ray those below.
+    """
+    rung = failed_rung(run)
+    if rung not in _WITH_RAY:
+        return str(run.settings.get("first", rung)), rung
+    if "ray" not in real:
+        return _BELOW_RAY
+    added = _WITH_RAY[rung]
+    return (rung, rung) if added is None or added in real else _PPO
 
 
 def _kept(settings: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,8 @@ from harness.diagnose.search import Found, search
 from harness.errors import DiagnoseError
 from harness.evidence.model import Failure, Run, load
 
-_NUMBERS = re.compile(r"\d+")
+# However it is written: 0.001 in one run is 1e-05 in another, and NaN in a third.
+_NUMBERS = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,14 +54,14 @@ class Failure(_Model):
 
 
 class Finding(_Model):
-    """What a rule found in a run that verl itself survived; ``step`` is where it begins."""
+    """What was found in a run that verl itself survived; ``step`` is where it begins, if it is a step's."""
 
     id: str
     failure_class: FailureClass = Field(
         validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class"
     )
     rung: str
-    step: int
+    step: int | None = None
     what: str
     why: str
     todo: str

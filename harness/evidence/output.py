@@ -57,16 +57,18 @@ class _Lines:
         self._news = news
 
     def feed(self, data: bytes, *, last: bool = False) -> bool:
-        """Whether something was said that is news; a line that has not ended yet is."""
+        """Whether something was said that is news. A line may not have ended yet, as a progress bar's."""
         *lines, self._rest = (self._rest + self._decode(data, last)).split("\n")
         if last and self._rest:
             lines.append(self._rest)
-        drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-        heard = [self._news is None or self._news(line) for line in drawn]
+        drawn = [line.rstrip("\r").rpartition("\r")[2] for line in [*lines, self._rest]]
         if self._on_line is not None:
-            for line in drawn:
+            for line in drawn[:-1]:
                 self._on_line(line)
-        return any(heard) or bool(self._rest)
+        if self._news is None:
+            return True
+        heard = [self._news(line) for line in drawn]  # each is remembered, not only the first that is news
+        return any(heard)
 
 
 @dataclass(frozen=True, kw_only=True)

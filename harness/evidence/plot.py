@@ -26,21 +26,30 @@ class _Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
-def line_plot(points: Sequence[tuple[int, float]], *, name: str) -> str:
-    """Draw ``(step, value)`` points; those that are not finite are left out. Needs at least one."""
+def line_plot(
+    points: Sequence[tuple[int, float]], *, name: str, band: Sequence[tuple[int, float, float]] = ()
+) -> str:
+    """Draw ``(step, value)`` points; those that are not finite are left out. Needs at least one.
+
+    ``band`` is drawn behind them: at each step from a low value to a high one.
+    """
     drawn = [(step, value) for step, value in points if math.isfinite(value)]
     if not drawn:
         return ""
     values, steps = [value for _, value in drawn], [step for step, _ in drawn]
-    low, high = min(values), max(values)
+    spread = [(step, a, b) for step, a, b in band if math.isfinite(a) and math.isfinite(b)]
+    low, high = min([*values, *(a for _, a, _ in spread)]), max([*values, *(b for _, _, b in spread)])
     x = _Scale(low=min(steps), high=max(steps), start=_LEFT, end=WIDTH - _RIGHT)
     y = _Scale(low=low, high=high, start=HEIGHT - _BOTTOM, end=_TOP)
+    around = [(step, b) for step, _, b in spread] + [(step, a) for step, a, _ in reversed(spread)]
+    shade = " ".join(f"{x(step)},{y(value)}" for step, value in around)
     path = " ".join(f"{x(step)},{y(value)}" for step, value in drawn)
     label = f"{name}: {number(values[0])} at step {steps[0]}, {number(values[-1])} at step {steps[-1]}"
     return "".join(
         [
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">',
             *_axis({low: y(low), high: y(high)}, {steps[0]: x(steps[0]), steps[-1]: x(steps[-1])}),
+            *([f'<polygon class="band" points="{shade}"/>'] if shade else []),
             f'<polyline class="line" points="{path}"/>',
             *(_dot(x(step), y(value), f"step {step}: {value!r}") for step, value in drawn),
             "</svg>",

@@ -8,29 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.evidence import events, metrics
+from harness.evidence import charts, events, metrics
 from harness.evidence.files import replace_text
-from harness.evidence.metrics import Step
 from harness.evidence.model import Run, load
-from harness.evidence.plot import line_plot, number
 
 TEMPLATE = "report.html.j2"
-# verl 0.9.1's names (trainer/ppo/metric_utils.py and the workers); a run shows those that it has.
-PLOTS = {
-    "critic/score/mean": "Mean reward",
-    "actor/pg_loss": "Actor loss",
-    "actor/grad_norm": "Actor gradient norm",
-    "critic/vf_loss": "Critic loss",
-    "critic/grad_norm": "Critic gradient norm",
-    "critic/vf_explained_var": "Explained variance of the critic",
-    "actor/kl_loss": "KL loss against the reference",
-    "actor/ppo_kl": "KL between old and new policy",
-    "actor/entropy": "Entropy",
-    "training/rollout_probs_diff_max": "Largest difference of probabilities, rollout against trainer",
-    "response_length/mean": "Mean response length (tokens)",
-    "perf/time_per_step": "Seconds per step",
-}
-_CRITIC_SCORE_FALLBACK = "critic/rewards/mean"
 
 
 def write(run: Path) -> Path:
@@ -68,7 +50,8 @@ def _facts(folder: Path) -> dict[str, Any]:
     return {
         "run": run,
         "killed": run.ended is None,
-        "plots": _plots(steps),
+        "plots": [*charts.of_metrics(steps), *charts.of_samples(folder)],
+        "memory": charts.of_memory(happened),
         "steps": len(steps),
         "patches": _patches(happened),
         "happened": sorted(Counter(str(event.get("kind")) for event in happened).items()),
@@ -76,19 +59,6 @@ def _facts(folder: Path) -> dict[str, Any]:
         "precision": _precision(folder / "precision.json"),
         "slowest": max((rung.seconds or 0.0 for rung in run.rungs), default=0.0),
     }
-
-
-def _plots(steps: Sequence[Step]) -> list[dict[str, str]]:
-    shown = []
-    for key, name in PLOTS.items():
-        points = metrics.column(steps, key)
-        source = key
-        if not points and key == "critic/score/mean":
-            points, source = metrics.column(steps, _CRITIC_SCORE_FALLBACK), _CRITIC_SCORE_FALLBACK
-        if points:
-            svg = line_plot(points, name=name)
-            shown.append({"name": name, "key": source, "svg": svg, "last": number(points[-1][1])})
-    return [plot for plot in shown if plot["svg"]]
 
 
 def _patches(happened: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,9 +10,10 @@ from typing import Any
 from harness.console import Output
 from harness.errors import RecordError
 from harness.evidence import events
-from harness.evidence.health import points, rules, samples
+from harness.evidence.health import points, rules, samples, survived
 from harness.evidence.health.memory import Memory
 from harness.evidence.health.rules import Terms
+from harness.evidence.model import Finding
 from harness.evidence.record import RunRecord
 
 _STEP = re.compile(r"\bstep:(\d+) - ")
@@ -28,10 +29,15 @@ class StepWatch:
         self._memory = Memory(run_id)
         self._rung = rung
         self._skipped = False
+        self.survived: dict[str, Finding] = {}
+        """What was said once and in passing, by id."""
 
     def line(self, line: str) -> int | None:
         """Take one line; returns the step that ends with it, if one does."""
         self._skipped |= _SKIPPED in line
+        sign = survived.of_line(line, self._rung)
+        if sign is not None:
+            self.survived.setdefault(sign.id, sign)
         found = _STEP.search(line)
         if found is None:
             return None
@@ -60,11 +66,16 @@ def judge(
     except RecordError as error:  # metrics that cannot be read are no reason to hide how the run ended
         out.line(f"  {terms.rung}: no rules of health: {error}")
         return
-    found = rules.evaluate(seen, terms)
+    tell(record, out, rules.evaluate(seen, terms))
+
+
+def tell(record: RunRecord, out: Output, found: Sequence[Finding]) -> None:
+    """Put findings into the record and on the console."""
     if not found:
         return
     record.update(findings=[*record.run.findings, *found])
     for finding in found:
-        out.line(f"  warning {finding.id} (step {finding.step}): {finding.what}", style="yellow")
+        at = f" (step {finding.step})" if finding.step is not None else ""
+        out.line(f"  warning {finding.id}{at}: {finding.what}", style="yellow")
         out.line(f"          why: {finding.why}")
         out.line(f"          do:  {finding.todo}")

@@ -169,6 +169,7 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any
         with watch or nullcontext():
             finished = output.run(command, log=log, env=environ, cwd=folder, on_line=show)
             lost = watch.lost() if watch and finished.exit_code != 0 else []
+    health.tell(record, out, list(each.survived.values()))
     health.judge(
         record,
         out,

@@ -204,6 +204,7 @@ def _run(
         ),
         spare=spare,
     )
+    health.tell(context.record, context.output, list(watched.survived.values()))
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
     if hung:
         raise hung[0]

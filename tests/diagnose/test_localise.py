@@ -149,6 +149,18 @@ def test_a_rung_below_ray_is_climbed_without_it(tmp_path: Path) -> None:
     assert boundaries.words(run, real, frozenset())[:4] == ["--from", "forward", "--to", "reward"]
 
 
+@pytest.mark.parametrize(("rung", "added"), [("checkpoint", "checkpoint"), ("ppo-2ranks", "ranks")])
+def test_what_a_rung_adds_to_the_trainer_is_a_boundary(tmp_path: Path, rung: str, added: str) -> None:
+    """The failure comes with the rung alone, and goes in the ppo rung, which has all the rest."""
+    simulated = Simulated(f"--to {rung}")
+    folder = recorded(tmp_path, FAILURE, rung=rung, **FULL | {"first": rung})
+    located = Localiser(failing=folder, runs=tmp_path, tell=lambda _line: None, run_climb=simulated).locate()
+    assert located.boundary == added
+    assert located.of[:2] == ("ray", added)
+    passed = next(" ".join(said) for said in simulated.asked if "--to ppo " in " ".join(said))
+    assert "--from ppo --to ppo" in passed
+
+
 def test_all_real_are_the_failing_runs_own_words(tmp_path: Path) -> None:
     run = load(recorded(tmp_path, FAILURE, **FULL | {"seed": 3, "use_v1": False}))
     real = of_run(run)
@@ -173,4 +185,9 @@ def test_the_same_failure_is_known_again(wanted: Failure, seen: Failure | None, 
 def test_two_unknown_failures_are_told_apart_by_their_words() -> None:
     one = Failure(failure_class="backend", signature="unknown", cause="ValueError: a at step 3")
     assert same(one, one.model_copy(update={"cause": "ValueError: a at step 4"}))
+    measured = [
+        one.model_copy(update={"cause": f"step 3: actor/entropy is {value}, not {value}"})
+        for value in ("5.4", "-0.001", "1e-05", "nan", "-inf")
+    ]
+    assert all(same(measured[0], other) for other in measured)
     assert not same(one, one.model_copy(update={"cause": "KeyError: b"}))

@@ -102,8 +102,10 @@ def test_a_child_that_takes_too_long(python: Python, tmp_path: Path) -> None:
 STANDS_STILL = """
 import datetime, sys, time
 for _ in range(40):
-    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} running: 8, finished: 0", flush=True)
-    time.sleep(0.1)
+    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} running: 8, finished: 0", end="", flush=True)
+    time.sleep(0.05)
+    print(flush=True)  # the end of a line comes by itself, as from an unbuffered Python
+    time.sleep(0.05)
 """
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from harness.evidence import events, report
-from harness.evidence.model import Failure, Resources, Seen
+from harness.evidence.model import Failure, Finding, Resources, Seen
 from harness.evidence.plot import line_plot
 from harness.evidence.record import RunRecord
 
@@ -109,3 +109,48 @@ def test_plots_are_well_formed(points: list[tuple[int, float]]) -> None:
 
 def test_nothing_to_plot() -> None:
     assert line_plot([(1, float("nan"))], name="x") == ""
+
+
+def test_health_is_drawn_step_by_step(record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in record.environment().items():
+        monkeypatch.setenv(name, value)
+    lines = [
+        {"step": n, "data": {f"response_length/{k}": n * v for k, v in (("mean", 4), ("min", 2), ("max", 6))}}
+        for n in (1, 2, 3)
+    ]
+    (record.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for kind in ("samples", "validation-samples"):
+        (record.folder / kind).mkdir()
+        for n in (1, 2):
+            rows = [{"output": "a" * k, "score": k / n} for k in (1, 2, 3)]
+            (record.folder / kind / f"{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for step in (1, 2, 3):
+        events.emit("memory", rung="ppo", step=step, bytes={"ray::WorkerDict (pid 7)": step << 30})
+    record.update(
+        findings=[
+            Finding(
+                id="memory-grows", failure_class="resource", rung="ppo", step=2, what="<b>", why="w", todo="t"
+            ),
+            Finding(id="memory-low", failure_class="resource", rung="ppo", what="x", why="w", todo="t"),
+        ]
+    )
+    page = report.render(record.folder)
+    for text in (
+        "Response length (tokens",
+        "Deviation of rewards, training",
+        "Mean reward, validation",
+        "ray::WorkerDict (pid 7)",
+        "Not well, though verl went on",
+        "from step 2",
+        "&lt;b&gt;",
+    ):
+        assert text in page
+    assert page.count('class="band"') == 3, "lengths in tokens, and in characters twice"
+
+
+def test_a_band_lies_within_the_plot() -> None:
+    svg = ET.fromstring(line_plot([(1, 5.0), (2, 6.0)], name="n", band=[(1, 0.0, 10.0), (2, 4.0, math.nan)]))
+    (shade,) = [element for element in svg if element.get("class") == "band"]
+    points = [tuple(map(float, point.split(","))) for point in (shade.get("points") or "").split()]
+    assert len(points) == 2, "a step whose band is not known has none"
+    assert all(0 <= x <= 300 and 0 <= y <= 130 for x, y in points)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 KEPT: list[bytearray] = []
-CALLS = itertools.count()
 MIB = 2**20
 
 
@@ -23,3 +21,14 @@ def leaks(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any)
 def five(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
     """Best at five characters, whatever they say."""
     return 1 - abs(len(solution_str) - 5) / 16
+
+
+def long(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    """The longer the better."""
+    return len(solution_str) / 16
+
+
+def hoards(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    """256 MiB a call, and nothing is given back: the memory ends before the batch does."""
+    KEPT.append(bytearray(b"x") * (256 * MIB))
+    return len(set(solution_str)) / 100

@@ -70,3 +70,14 @@ def test_metrics_that_cannot_be_read_hide_nothing(record: RunRecord) -> None:
 
 def test_a_well_run_says_nothing(record: RunRecord) -> None:
     assert told(record) == ""
+
+
+def test_what_is_survived_is_kept_once(record: RunRecord) -> None:
+    watch = health.StepWatch(record.id, "ppo")
+    low = "(raylet) {} Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"
+    for line in (low.format(1), STEP.format(1), low.format(2)):
+        watch.line(line)
+    said = io.StringIO()
+    health.tell(record, Output(file=said), list(watch.survived.values()))
+    assert "warning memory-low: 1 of Ray's workers" in said.getvalue()
+    assert [finding.id for finding in load(record.folder).findings] == ["memory-low"]

@@ -154,6 +154,10 @@ HARMLESS: Mapping[str, tuple[Change, Terms]] = {
         lambda p, s: {"memory": {"ray::RewardLoopWorker (pid 9)": min(p.step, 20) * 50 * MIB}},
         TERMS,
     ),
+    "Ray's own record of tasks": (
+        lambda p, s: {"memory": {"gcs_server (pid 9)": (30 + p.step) * 2 * MIB}},
+        TERMS,
+    ),
     "memory that comes and goes": (
         lambda p, s: {
             "memory": {"ray::RewardLoopWorker (pid 9)": (200 + p.step * 5 + p.step % 3 * 90) * MIB}

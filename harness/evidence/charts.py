@@ -1,0 +1,95 @@
+"""The plots of a report: verl's own metrics, the spread of its samples, and memory, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.evidence import metrics
+from harness.evidence.health import points, samples
+from harness.evidence.health.samples import Spread
+from harness.evidence.metrics import Step
+from harness.evidence.plot import line_plot, number
+
+# verl 0.9.1's names (trainer/ppo/metric_utils.py and the workers); a run shows those that it has.
+PLOTS = {
+    "critic/score/mean": "Mean reward",
+    "actor/pg_loss": "Actor loss",
+    "actor/grad_norm": "Actor gradient norm",
+    "critic/vf_loss": "Critic loss",
+    "critic/grad_norm": "Critic gradient norm",
+    "critic/vf_explained_var": "Explained variance of the critic",
+    "actor/kl_loss": "KL loss against the reference",
+    "actor/ppo_kl": "KL between old and new policy",
+    "actor/entropy": "Entropy",
+    "actor/pg_clipfrac": "Share of clipped tokens",
+    "training/rollout_probs_diff_max": "Largest difference of probabilities, rollout against trainer",
+    "response_length/mean": "Response length (tokens: mean, least to greatest)",
+    "response_length/clip_ratio": "Share of responses that reach the limit",
+    "perf/time_per_step": "Seconds per step",
+}
+_FALLBACK = {"critic/score/mean": "critic/rewards/mean"}
+_BANDS = {
+    "response_length/mean": ("response_length/min", "response_length/max"),
+    "critic/score/mean": ("critic/score/min", "critic/score/max"),
+}
+_PROCESSES = 8
+Plot = dict[str, str]
+
+
+def of_metrics(steps: Sequence[Step]) -> list[Plot]:
+    """Those of :data:`PLOTS` that were logged."""
+    shown = []
+    for key, name in PLOTS.items():
+        source = next((k for k in (key, _FALLBACK.get(key, key)) if metrics.column(steps, k)), key)
+        drawn = metrics.column(steps, source)
+        low, high = (dict(metrics.column(steps, k)) for k in _BANDS.get(key, ("", "")))
+        band = [(step, low[step], high[step]) for step in low if step in high]
+        shown.append(_plot(drawn, name, source, band))
+    return [plot for plot in shown if plot["svg"]]
+
+
+def of_samples(folder: Path) -> list[Plot]:
+    """Deviation of the rewards and length of the texts, in training and on validation samples."""
+    shown = []
+    for kind, name in samples.FOLDERS.items():
+        spreads = samples.read(folder / name)
+        shown += _spread(kind, f"{name}/", spreads)
+    return [plot for plot in shown if plot["svg"]]
+
+
+def _spread(kind: str, source: str, spreads: Sequence[Spread]) -> list[Plot]:
+    means = [(s.step, s.reward_mean) for s in spreads] if kind == "validation" else []
+    return [
+        _plot(means, "Mean reward, validation", source),
+        _plot([(s.step, s.reward_std) for s in spreads], f"Deviation of rewards, {kind}", source),
+        _plot(
+            [(s.step, float(s.characters[2])) for s in spreads],
+            f"Response length, {kind} (characters: median, first to last decile)",
+            source,
+            [(s.step, float(s.characters[1]), float(s.characters[3])) for s in spreads],
+        ),
+    ]
+
+
+def of_memory(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """The processes that grew most, in MiB, of the last trainer run that was watched."""
+    seen = [event for event in happened if event.get("kind") == points.MEMORY_EVENT]
+    rung = seen[-1].get("rung") if seen else None
+    series: dict[str, list[tuple[int, float]]] = {}
+    for event in seen:
+        for name, used in event["bytes"].items() if event.get("rung") == rung else ():
+            series.setdefault(name, []).append((int(event["step"]), used / 2**20))
+    grown = sorted(series, key=lambda name: series[name][0][1] - series[name][-1][1])
+    return [_plot(series[name], name, "") for name in grown[:_PROCESSES]]
+
+
+def _plot(
+    drawn: Sequence[tuple[int, float]],
+    name: str,
+    source: str,
+    band: Sequence[tuple[int, float, float]] = (),
+) -> Plot:
+    last = number(drawn[-1][1]) if drawn else ""
+    return {"name": name, "key": source, "svg": line_plot(drawn, name=name, band=band), "last": last}
