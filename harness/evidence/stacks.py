@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ def register() -> None:
         folder.mkdir(exist_ok=True)
         # Left open for the life of the process, as faulthandler needs it.
         file = (folder / f"{os.getpid()}.txt").open("a", encoding="utf-8")
+        # In a fork faulthandler believes what its parent registered, and does not set the handler again that
+        # the child has reset: SIGUSR1 would end it.
+        faulthandler.unregister(signal.SIGUSR1)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=True, chain=False)
 
 
@@ -88,7 +92,8 @@ def _stack(pid: int, title: str, folder: Path) -> Stack:
 
 
 def _py_spy(pid: int) -> str | None:
-    tool = shutil.which("py-spy")
+    beside = Path(sys.executable).with_name("py-spy")  # an environment's programs need not be on PATH
+    tool = str(beside) if beside.is_file() else shutil.which("py-spy")
     if tool is None:
         return None
     try:

@@ -22,7 +22,7 @@ _FLAG = "--gcs-address="
 
 def ask(run_id: str, environ: Mapping[str, str]) -> RayState | None:
     """The state of the run's Ray; ``None`` where there is none, or it does not answer."""
-    address = _address(run_id)
+    address, authentication = _cluster(run_id)
     if address is None:
         return None
     try:
@@ -31,7 +31,7 @@ def ask(run_id: str, environ: Mapping[str, str]) -> RayState | None:
             capture_output=True,
             text=True,
             check=True,
-            env=dict(environ),
+            env={**environ, **authentication},
             timeout=_SECONDS,
         )
         document = json.loads(done.stdout.splitlines()[-1])
@@ -44,17 +44,21 @@ def ask(run_id: str, environ: Mapping[str, str]) -> RayState | None:
     )
 
 
-def _address(run_id: str) -> str | None:
-    """From the raylet's command line: the run's own, of perhaps several on the machine."""
+def _cluster(run_id: str) -> tuple[str | None, dict[str, str]]:
+    """Address and way of authentication, from the raylet: the run's own, of perhaps several on the machine.
+
+    ``ray.init`` turns token authentication on in its own process; whoever asks later must be told.
+    """
     for process in Members(run_id).find():
         try:
-            words = process.cmdline()
+            words, variables = process.cmdline(), process.environ()
         except (psutil.Error, OSError):
             continue
         for word in words:
             if word.startswith(_FLAG):
-                return word.removeprefix(_FLAG)
-    return None
+                kept = {key: value for key, value in variables.items() if key.startswith("RAY_AUTH")}
+                return word.removeprefix(_FLAG), kept
+    return None, {}
 
 
 def main(address: str) -> None:
