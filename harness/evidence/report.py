@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.evidence import charts, events, metrics
+from harness.evidence import charts, events, metrics, sections
 from harness.evidence.files import replace_text
 from harness.evidence.model import Run, load
 
@@ -56,7 +56,9 @@ def _facts(folder: Path) -> dict[str, Any]:
         "patches": _patches(happened),
         "happened": sorted(Counter(str(event.get("kind")) for event in happened).items()),
         "processes": len({event.get("pid") for event in happened}),
-        "precision": _precision(folder / "precision.json"),
+        "precision": sections.precision(folder / "precision.json"),
+        "configuration": sections.configuration(folder),
+        "verdict": sections.verdict(run),
         "slowest": max((rung.seconds or 0.0 for rung in run.rungs), default=0.0),
     }
 
@@ -83,16 +85,6 @@ def _patches(happened: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _place(where: str) -> str:
     """Shorten ``/long/site-packages/verl/x.py:12`` to what is the same on every machine."""
     return where.rpartition("site-packages/")[2]
-
-
-def _precision(path: Path) -> dict[str, Any]:
-    """What the file says beyond the patches, which have a table of their own."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    shown = document if isinstance(document, dict) else {"ledger": document}
-    return {key: value for key, value in shown.items() if key not in {"schema_version", "active", "patches"}}
 
 
 def _bytes(value: int) -> str:

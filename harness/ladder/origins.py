@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from harness.ladder.inputs import prepare
 from harness.ladder.options import ClimbOptions
 from harness.ladder.overrides import for_rung, words
 from harness.profiles.load import load
+from harness.profiles.model import Profile
 
 Origin = Literal["verl default", "profile", "rung", "user", "follows"]
 
@@ -70,12 +72,28 @@ def of_climb(options: ClimbOptions) -> list[Value]:
         return evaluate(
             _leaves(config, folder),
             _leaves(default, folder),
-            {
-                "rung": list(rung),
-                "profile": [k for k in profile.overrides(rehearse=on_cpu) if _wins(k, rung)],
-                "user": [word.partition("=")[0] for word in options.overrides],
-            },
+            layers(profile, rung, options.overrides, on_cpu=on_cpu),
         )
+
+
+def layers(
+    profile: Profile, rung: Mapping[str, object], overrides: Sequence[str], *, on_cpu: bool
+) -> dict[Origin, list[str]]:
+    """The keys that each layer sets. Pure."""
+    return {
+        "rung": list(rung),
+        "profile": [key for key in profile.overrides(rehearse=on_cpu) if _wins(key, rung)],
+        "user": [word.partition("=")[0] for word in overrides],
+    }
+
+
+def text(set_by: Mapping[Origin, Sequence[str]]) -> str:
+    """``origins.json``: each key once, under the layer that set it last, the user's first."""
+    owner = {key.lstrip("+~"): origin for origin, keys in set_by.items() for key in keys}
+    shown: tuple[Origin, ...] = ("user", "rung", "profile")
+    return (
+        json.dumps({o: sorted(k for k, owned in owner.items() if owned == o) for o in shown}, indent=2) + "\n"
+    )
 
 
 def _wins(key: str, rung: Mapping[str, object]) -> bool:

@@ -20,8 +20,9 @@ from harness.evidence.files import replace_text
 from harness.evidence.health.rules import Terms
 from harness.evidence.metrics import Step
 from harness.evidence.processes import kill
+from harness.evidence.sections import ORIGINS
 from harness.fingerprint import guard
-from harness.ladder import cause, checkpoint, compose, environment, health, watch
+from harness.ladder import cause, checkpoint, compose, environment, health, origins, watch
 from harness.ladder.activation import unproven
 from harness.ladder.context import Context
 from harness.ladder.contract import prove_counted
@@ -105,6 +106,9 @@ def train(
         checkpoint.check_resume(config, tuple(role for role in roles(config) if role != "reference"))
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.yaml", compose.text(config), what="write the composed configuration")
+    on_cpu = context.options.place.device == "cpu"
+    set_by = origins.layers(context.profile, rung, context.options.overrides, on_cpu=on_cpu)
+    replace_text(folder / ORIGINS, origins.text(set_by), what="write who set what")
     began = len(events.read(context.folder / "events.jsonl"))
     said = _size(context.folder / "output.log")
     ray = Path(tempfile.mkdtemp(prefix=f"{RAY_FOLDER}{os.getpid()}-"))
