@@ -25,12 +25,12 @@ def profiles(as_json: Json = False) -> None:
 
 
 def schema(check: Check = False, as_json: Json = False) -> None:
-    """Generate the JSON Schemas of profiles and failure signatures, with which an editor checks them."""
-    from harness.build import files
+    """Generate the JSON Schemas of profiles, failure signatures, and the documents that --json prints."""
+    from harness.build import documents, files
     from harness.diagnose import schema as signatures
     from harness.profiles import schema as hardware
 
-    made = {hardware.path(): hardware.text(), signatures.path(): signatures.text()}
+    made = {hardware.path(): hardware.text(), signatures.path(): signatures.text()} | documents.made()
     written = files.publish(made, check=check, command="verlock schema")
     changed(written, Output(as_json=as_json))
 

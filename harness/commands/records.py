@@ -109,7 +109,7 @@ def bundle(
     folder = run.resolve()
     target = out or Path(f"verlock-{folder.name}.tar.gz")
     contents = parcel.pack(folder, target)
-    total = contents.total()
+    total = contents.added()
 
     def human() -> None:
         for name, counts in contents.removed.items():

@@ -53,7 +53,7 @@ class Contents(BaseModel):
     left_out: dict[str, str]
     """File to reason."""
 
-    def total(self) -> dict[str, int]:
+    def added(self) -> dict[str, int]:
         """How many were replaced in all files together, by kind."""
         added: Counter[str] = Counter()
         for counts in self.removed.values():
