@@ -85,9 +85,10 @@ def _image_here(profile: str) -> str | None:
 def _tell(output: Output, told: Replayed) -> None:
     compared = told.compared
     failure = f" with {told.failure}" if told.failure else ""
+    metrics = f" and {compared['values']} metrics of {compared['steps']} steps" if compared["steps"] else ""
     output.line(
-        f"reproduced: {told.status}{failure}; {compared['rungs']} rungs and {compared['values']} values of "
-        f"{compared['steps']} steps are the same to the last bit",
+        f"reproduced: {told.status}{failure}; what {compared['rungs']} rungs measured{metrics} "
+        "is the same to the last bit",
         style="bold green",
     )
     for text in (*told.despite, *told.notes):

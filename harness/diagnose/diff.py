@@ -18,9 +18,11 @@ from harness.errors import DiagnoseError
 from harness.evidence import events, metrics
 from harness.evidence.files import explain
 from harness.evidence.metrics import Difference
-from harness.evidence.model import Run, load
+from harness.evidence.model import Given, Run, load
 
-Kind = Literal["setting", "override", "profile", "lock", "harness", "verl", "patch", "host", "config"]
+Kind = Literal[
+    "setting", "override", "profile", "lock", "harness", "verl", "patch", "host", "file", "variable", "config"
+]
 ABSENT = "absent"
 # A run's own folder and Ray's are new each time; so are ports.
 _OWN = "<run>"
@@ -76,7 +78,7 @@ def read(folder: Path) -> Facts:
     run = load(folder)
     found, measured = (_highest(folder, name) for name in ("config.yaml", "metrics.jsonl"))
     happened = [e for e in events.read(folder / "events.jsonl") if e.get("kind") == "host"]
-    skipped = {"time", "pid", "role", "kind"}
+    skipped = {"time", "pid", "role", "rank", "kind"}
     return Facts(
         run=run,
         config=dict(flat(_config(found, folder))) if found else {},
@@ -129,6 +131,7 @@ def compare(a: Facts, b: Facts) -> Comparison:
             if _part(a.run, key) != _part(b.run, key)
         ),
         *_changes("host", a.host, b.host),
+        *(_given(a.run.given, b.run.given)),
     ]
     config = tuple(_changes("config", a.config, b.config)) if a.config and b.config else ()
     if not causes:
@@ -139,6 +142,15 @@ def compare(a: Facts, b: Facts) -> Comparison:
         metrics=metrics.difference(a.steps, b.steps),
         outcome=tuple(_changes("config", _outcome(a.run), _outcome(b.run))),
     )
+
+
+def _given(a: Given | None, b: Given | None) -> Iterator[Change]:
+    """Files of the user that were edited between the two, and variables that steer verl."""
+    if a is None or b is None:
+        return
+    both = a.files.keys() & b.files.keys()
+    yield from _changes("file", {n: a.files[n][:12] for n in both}, {n: b.files[n][:12] for n in both})
+    yield from _changes("variable", a.variables, b.variables)
 
 
 def _common(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:

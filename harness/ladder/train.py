@@ -39,6 +39,7 @@ from harness.fingerprint.identity import fingerprint
 from harness.fingerprint.verify import verify
 from harness.ladder import cause, compose, health, nodes
 from harness.ladder.precision import write_precision
+from harness.ladder.trainer import keep_logs
 from harness.profiles.hydra import word
 from harness.profiles.load import load
 
@@ -156,7 +157,7 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any
     if before:
         out.line(f"going on from the checkpoint of step {before}")
     ties = _ties(job.profile, record)
-    with _words(job, folder, ties) as words:
+    with _words(job, folder, ties) as (words, ray):
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
         watch = nodes.Watch(there, lambda: sweep(record.id)) if there else None
         environ = os.environ | ties
@@ -169,6 +170,8 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any
         with watch or nullcontext():
             finished = output.run(command, log=log, env=environ, cwd=folder, on_line=show)
             lost = watch.lost() if watch and finished.exit_code != 0 else []
+        if ray is not None and finished.exit_code != 0:
+            keep_logs(ray, folder / "ray-logs")
     health.tell(record, out, list(each.survived.values()))
     health.judge(
         record,
@@ -179,7 +182,8 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any
     )
     details = {"command": command, "resumed_from": before}
     if finished.exit_code != 0:
-        told = cause.of_log(record, log, 0, ())
+        # A cluster's workers leave theirs on their own nodes.
+        told = cause.of_log(record, log, 0, sorted((folder / "ray-logs").glob("worker-*.err")))
         refused = None if lost else guard.reported(events.read(folder / "events.jsonl"))
         error = refused or _error(finished.exit_code, log, told, lost, _checkpoint(checkpoints))
         record.rung_failed("train", Failure.of(error), details=details)
@@ -209,19 +213,19 @@ def _ties(name: str, record: RunRecord) -> dict[str, str]:
 
 
 @contextmanager
-def _words(job: Job, folder: Path, ties: Mapping[str, str]) -> Iterator[list[str]]:
-    """The job's overrides, and the ties: Ray sets them in every worker."""
+def _words(job: Job, folder: Path, ties: Mapping[str, str]) -> Iterator[tuple[list[str], Path | None]]:
+    """The job's overrides, and the ties: Ray sets them in every worker; and Ray's folder where it is ours."""
     own: dict[str, object] = {"hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
     own |= {f"{_RUNTIME}{name}": value for name, value in ties.items()}
     if job.on_cluster:
-        yield [*job.overrides, *(word(key, value) for key, value in own.items())]
+        yield [*job.overrides, *(word(key, value) for key, value in own.items())], None
         return
     local = {k: v for k, v in load(job.profile).overrides().items() if k.lstrip("+").startswith(_LOCAL)}
     # Ray's sockets lie below it, and a Unix socket's path has at most 107 bytes.
     ray = Path(tempfile.mkdtemp(prefix=f"vl-{os.getpid()}-"))
     own |= local | {f"+{_LOCAL}_temp_dir": str(ray)}
     try:
-        yield [*job.overrides, *(word(key, value) for key, value in own.items())]
+        yield [*job.overrides, *(word(key, value) for key, value in own.items())], ray
     finally:
         shutil.rmtree(ray, ignore_errors=True)
 

@@ -128,7 +128,7 @@ def train(
         seen = events.read(context.folder / "events.jsonl")[began:]
         killed = any(event["kind"] == "trainer_killed" for event in seen)
         if not killed and (finished.exit_code != 0 or finished.timed_out):
-            _keep_logs(ray, folder / "ray-logs")
+            keep_logs(ray, folder / "ray-logs")
             raise _failure(context, finished, seen, said, sorted((folder / "ray-logs").glob("worker-*.err")))
     finally:
         shutil.rmtree(ray, ignore_errors=True)
@@ -215,7 +215,7 @@ def _run(
     return finished
 
 
-def _keep_logs(ray: Path, target: Path) -> None:
+def keep_logs(ray: Path, target: Path) -> None:
     """Ray's own logs of a failed run: what a dead worker said last is only there."""
     logs = next(iter(ray.glob("session_2*/logs")), None)
     if logs is not None:

@@ -11,6 +11,7 @@ import yaml
 
 from harness.diagnose.diff import compare, read
 from harness.errors import RecordError
+from harness.evidence import given
 from harness.evidence.model import Failure
 from harness.evidence.record import RunRecord
 
@@ -102,3 +103,22 @@ def test_the_first_metric_that_differs_and_the_outcome_are_said(tmp_path: Path) 
 def test_a_folder_without_a_record_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordError):
         read(tmp_path)
+
+
+def test_a_file_that_was_edited_between_the_two_is_what_changed(tmp_path: Path) -> None:
+    """The same words, another reward: without this nothing would seem to have changed."""
+    reward = tmp_path / "judge.py"
+    folders = []
+    for text in ("1", "2"):
+        reward.write_text(text)
+        folder = made(tmp_path / "runs")
+        document = json.loads((folder / "run.json").read_text())
+        document["given"] = given.of([reward], {"VERL_X": text}).model_dump()
+        (folder / "run.json").write_text(json.dumps(document))
+        folders.append(folder)
+    found = compare(*map(read, folders))
+    assert [(change.kind, change.key) for change in found.causes] == [
+        ("file", str(reward)),
+        ("variable", "VERL_X"),
+    ]
+    assert compare(read(folders[0]), read(folders[0])).causes == ()

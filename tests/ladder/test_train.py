@@ -20,9 +20,11 @@ from harness.console import Output
 from harness.data import tiny_model, tiny_task
 from harness.errors import DataError, EnvironmentDiffersError, NodeLostError, OverrideError, TrainerError
 from harness.evidence.model import load
+from harness.evidence.output import Finished
 from harness.evidence.record import RunRecord
 from harness.fingerprint import guard
 from harness.ladder import cause, compose, nodes
+from harness.ladder import train as training
 from harness.ladder.overrides import for_rung
 from harness.ladder.train import Job, _error, _readable, _ties, train
 from harness.profiles import load as profile_named
@@ -223,3 +225,35 @@ def test_each_process_is_told_what_this_one_verified(tmp_path: Path) -> None:
     told["parts"]["harness"] = "0" * 64
     with pytest.raises(EnvironmentDiffersError):
         guard.check(ties | {guard.VARIABLE: json.dumps(told)})
+
+
+def test_what_only_a_worker_said_is_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: None
+) -> None:
+    """The driver's log names the wrapper; Ray's own folder, which goes with the job, holds the error."""
+    said = (
+        "Traceback (most recent call last):\n  File \"/x/judge.py\", line 7, in score\nKeyError: 'answer'\n"
+    )
+
+    def ended(command: list[str], *, log: Path, **_: object) -> Finished:
+        (folder,) = (
+            Path(w.partition("=")[2]) for w in command if w.startswith("+ray_kwargs.ray_init._temp_dir")
+        )
+        logs = folder / "session_2026" / "logs"
+        logs.mkdir(parents=True)
+        (logs / "worker-1.err").write_text(said)
+        log.write_text(
+            "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        )
+        return Finished(exit_code=1, seconds=1.0, timed_out=False)
+
+    monkeypatch.setattr(training, "_ties", lambda *_words: {})
+    monkeypatch.setattr(training.output, "run", ended)
+    with pytest.raises(TrainerError, match="KeyError: 'answer'"):
+        train(
+            job(tmp_path / "runs", *words(tmp_path, steps=1)),
+            QUIET,
+            ["verlock", "train"],
+            lambda _folder: None,
+        )
+    assert (tmp_path / "runs" / "latest" / "ray-logs" / "worker-1.err").read_text() == said

@@ -79,6 +79,8 @@ def open_saved(path: Path) -> Iterator[Saved]:
         ImageError: missing, cut off, damaged, compressed as a whole, or not an image.
         DiskFullError: no room to unpack a compressed layer.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise _bad(path, "is no file", "a pipe or device cannot be read twice, and a pipe may never end")
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("rb"))

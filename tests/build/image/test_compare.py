@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -87,3 +88,10 @@ def test_a_broken_archive_is_named(tmp_path: Path, saving: ModuleType) -> None:
     cut.write_bytes(one.read_bytes()[:-2048])
     with pytest.raises(ImageError, match=r"cut\.tar.*cut off"):
         compare(one, cut)
+
+
+def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ImageError, match="is no file"):
+        compare(pipe, pipe)
