@@ -76,8 +76,8 @@ def own(folder: Path, run: Run, environ: Mapping[str, str]) -> Own:
     return Own(
         secrets=secrets_in(environ),
         homes=frozenset({str(Path.home())} - {"/"}),
-        users=frozenset(name for name in names if len(name) >= 3 and name.lower() not in _NOBODY),
-        hosts=frozenset(name for name in hosts if len(name) >= 3 and name.lower() not in _NOBODY),
+        users=frozenset(name for name in names if len(name) >= 2 and name.lower() not in _NOBODY),
+        hosts=frozenset(name for name in hosts if len(name) >= 2 and name.lower() not in _NOBODY),
         addresses=frozenset(_addresses()),
         folders={place: name for place, name in places.items() if place != "/"},
     )
