@@ -27,6 +27,8 @@ from harness.evidence.files import explain
 from harness.evidence.processes import RUN_VARIABLE, Ended, sweep
 
 _POLL_SECONDS = 0.2
+# Ray needs one or two seconds to end its processes.
+GRACE = 8.0
 # After the child's end, how long a silent pipe is still watched: daemons may hold it open for ever.
 _DRAIN_SECONDS = 0.5
 
@@ -101,7 +103,7 @@ def run(
     cwd: Path | None = None,
     on_line: Callable[[str], None] | None = None,
     limits: Limits = Limits(),
-    grace: float = 8.0,
+    grace: float = GRACE,
     spare: Collection[int] = (),
 ) -> Finished:
     """Run ``command``, append its merged output to ``log``, and wait for its end.

@@ -28,6 +28,15 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def new_id(moment: datetime | None = None) -> str:
+    """A run's name: sortable by time, to the millisecond; the tail parts runs that start in the same one.
+
+    All have the same length: a forked process shows another run's in the same room (harness/warm/title.py).
+    """
+    moment = moment or _now()
+    return f"{moment:%Y%m%d-%H%M%S}-{moment.microsecond // 1000:03d}-{secrets.token_hex(2)}"
+
+
 class RunRecord:
     """One run's folder and its ``run.json``. Safe to call from several threads of one process."""
 
@@ -41,15 +50,18 @@ class RunRecord:
         self._resources: Callable[[], Resources] | None = None
 
     @classmethod
-    def create(cls, runs: Path, *, profile: str, command: Sequence[str]) -> Self:
+    def create(
+        cls, runs: Path, *, profile: str, command: Sequence[str], run_id: str | None = None
+    ) -> Self:
         """Make ``runs/<id>/`` with its first ``run.json``, and point ``runs/latest`` at it.
+
+        ``run_id``: a name that :func:`new_id` gave to who must know it before the run begins.
 
         Raises :class:`DiskFullError` when there is no space, :class:`RecordError` when the folder
         cannot be written for another reason. Nothing is left behind then.
         """
         started = _now()
-        # Sortable by time, to the millisecond; the tail parts runs that start in the same one.
-        name = f"{started:%Y%m%d-%H%M%S}-{started.microsecond // 1000:03d}-{secrets.token_hex(2)}"
+        name = run_id or new_id(started)
         folder = runs / name
         had_runs = runs.is_dir()
         run = Run(id=name, profile=profile, command=list(command), started=_iso(started), pid=os.getpid())

@@ -53,10 +53,11 @@ class Verified:
         )
 
 
-def verify(profile: Profile, *, overlay: bool) -> Verified:
+def verify(profile: Profile, *, overlay: bool, known: Mapping[str, str] | None = None) -> Verified:
     """Check everything; raises :class:`EnvironmentDiffersError` with all that differs.
 
-    ``overlay``: a verl checkout comes before the locked one, whose files then do not matter.
+    ``overlay``: a verl checkout comes before the locked one, whose files then do not matter. ``known``: the
+    states of distributions that this session has hashed; one that was not written to since is not hashed again.
     """
     began = time.monotonic()
     site = installed.site_packages()
@@ -77,7 +78,8 @@ def verify(profile: Profile, *, overlay: bool) -> Verified:
     held = {name: installed.read(name, site) for name in installed.HASHED if name not in without}
     there = {name: d for name, d in held.items() if d is not None}
     states = {name: installed.state(d) for name, d in there.items()}  # before the content is read
-    problems += _files(site, held)
+    hashed = {n: d for n, d in held.items() if n not in states or states[n] != (known or {}).get(n)}
+    problems += _files(site, hashed)
     problems += compare.places(str(site), origins(held))
     problems += _image(profile)
     if problems:

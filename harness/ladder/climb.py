@@ -33,7 +33,9 @@ from harness.ladder.precision import collect, write_precision
 from harness.ladder.quiet import captured
 from harness.profiles.load import load
 from harness.profiles.model import Profile
-from harness.warm.fork import ForkServer, start
+from harness.warm.fork import Fork, start
+from harness.warm.joined import Joined
+from harness.warm.told import from_watch
 
 _TRAINERS = ("ppo", "checkpoint", "learn")
 Step = tuple[str, Callable[[Context], Verified]]
@@ -65,9 +67,15 @@ def climb(
     )
     sweep_abandoned(options.runs)
     sweep_ray_folders()
-    record = RunRecord.create(options.runs, profile=profile.name, command=command)
+    within = from_watch()
+    run_id = within.run_id if within else None
+    record = RunRecord.create(options.runs, profile=profile.name, command=command, run_id=run_id)
     record.update(given=given.of(options.files(), os.environ))  # before our own variables are among them
     os.environ |= environment.variables(profile, settings, record)
+    if within:
+        from harness.warm.proof import repeat  # it imports torch, which is there already
+
+        repeat()
     events.emit(HOST_EVENT, **here().model_dump())
     try:
         _say_where(options, profile, output, record)
@@ -119,8 +127,11 @@ def _climb(
 
 
 @contextmanager
-def _forking(context: Context, names: Sequence[str]) -> Iterator[ForkServer | None]:
-    """The fork server, started early: it imports while the first rungs climb."""
+def _forking(context: Context, names: Sequence[str]) -> Iterator[Fork | None]:
+    """The fork server: a watch's, or our own, started early: it imports while the first rungs climb."""
+    if within := from_watch():
+        yield Joined(within)
+        return
     if not context.options.fork or not any(name.startswith(_TRAINERS) for name in names):
         yield None
         return

@@ -22,7 +22,7 @@ from harness.ladder.inputs import Inputs, prepare
 from harness.ladder.options import ClimbOptions
 from harness.ladder.overrides import words
 from harness.profiles.model import Profile
-from harness.warm.fork import ForkServer
+from harness.warm.fork import Fork
 
 if TYPE_CHECKING:
     from harness.ladder.trainer import Trained
@@ -38,7 +38,7 @@ class Context:
     record: RunRecord
     sampler: Sampler
     output: Output
-    fork: ForkServer | None = None
+    fork: Fork | None = None
     """The fork server of this climb, where there is one."""
     installation: Installation | None = None
     """What was checked of the installation, before the first rung."""
@@ -55,7 +55,10 @@ class Context:
         """
         if self.installation is None:
             source = self.options.verl_source
-            self.installation = checked = verify(self.profile, overlay=source is not None)
+            known = self.fork.known() if self.fork else None
+            self.installation = checked = verify(self.profile, overlay=source is not None, known=known)
+            if self.fork:
+                self.fork.keep(checked.states)
             fingerprint = self.record.run.fingerprint
             self.record.update(fingerprint={**fingerprint, "contents": checked.contents})
             parts = cast(dict[str, Any], fingerprint["parts"])

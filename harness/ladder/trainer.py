@@ -30,6 +30,7 @@ from harness.ladder.options import TINY
 from harness.ladder.precision import uncounted
 from harness.warm.standin import NORMALLY
 
+_AT_ONCE = 0.2
 # Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
 _MILESTONES = {
     "Started a local Ray instance": "Ray is up",
@@ -111,18 +112,27 @@ def train(
     replace_text(folder / ORIGINS, origins.text(set_by), what="write who set what")
     began = len(events.read(context.folder / "events.jsonl"))
     said = _size(context.folder / "output.log")
-    ray = Path(tempfile.mkdtemp(prefix=f"{RAY_FOLDER}{os.getpid()}-"))
+    up = context.fork.cluster(config) if context.fork else None
+    ray = Path(up.folder if up else tempfile.mkdtemp(prefix=f"{RAY_FOLDER}{os.getpid()}-"))
     try:
         own = {
             **rung,
             **health.settings(folder),
-            "+ray_kwargs.ray_init._temp_dir": str(ray),
+            **(up.words() if up else {"+ray_kwargs.ray_init._temp_dir": str(ray)}),
             "hydra.run.dir": str(folder),
             "hydra.output_subdir": "null",
         }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
         try:
-            finished = _run(context, command, name=name, steps=steps, folder=folder, kill_after=kill_after)
+            finished = _run(
+                context,
+                command,
+                name=name,
+                steps=steps,
+                folder=folder,
+                kill_after=kill_after,
+                ray_is_up=bool(up),
+            )
         finally:
             _judge(context, config, name, folder, began)
         seen = events.read(context.folder / "events.jsonl")[began:]
@@ -131,7 +141,8 @@ def train(
             keep_logs(ray, folder / "ray-logs")
             raise _failure(context, finished, seen, said, sorted((folder / "ray-logs").glob("worker-*.err")))
     finally:
-        shutil.rmtree(ray, ignore_errors=True)
+        if not up:  # else it is the watch's
+            shutil.rmtree(ray, ignore_errors=True)
     _prove_activation(context)
     return Trained(
         steps=metrics.read(folder / "metrics.jsonl"),
@@ -160,6 +171,7 @@ def _run(
     steps: int,
     folder: Path,
     kill_after: int | None,
+    ray_is_up: bool,
 ) -> output.Finished:
     events.emit("trainer_started", rung=name, command=list(command))
     fork = context.fork
@@ -188,6 +200,8 @@ def _run(
     if fork is not None:
         command, variables = fork.command(command), variables | fork.variables()
     environ = environment.child(variables, context.settings.device)
+    if fork is not None:
+        environ = fork.begin(environ, ray_is_up=ray_is_up)
     hung: list[HangError] = []
 
     def look(passed: str) -> None:
@@ -207,6 +221,8 @@ def _run(
             on_expiry=look,
         ),
         spare=spare,
+        # A Ray of the watch keeps its idle workers, and is thrown away: nobody waits for them to leave.
+        grace=_AT_ONCE if ray_is_up else output.GRACE,
     )
     health.tell(context.record, context.output, list(watched.survived.values()))
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from harness.evidence import stacks
+from harness.evidence.processes import RUN_VARIABLE
 from harness.warm import ray_hooks, title
 from harness.warm.standin import SCRIPT, tie
 
@@ -37,7 +38,7 @@ class Request:
     @property
     def kind(self) -> Literal["module", "script", "worker"]:
         """``python -m MODULE``, one of Ray's own scripts, or a worker of Ray."""
-        if self.arguments[:1] == ["-m"]:
+        if self.arguments[:1] == ["-m"] or self.arguments[:2] == ["-P", "-m"]:
             return "module"
         return "script" if self.arguments[:1] == [SCRIPT] else "worker"
 
@@ -64,6 +65,8 @@ def become(
     os.environ.update(request.environment)
     _limits(request)
     _random_state()
+    if run_id := request.environment.get(RUN_VARIABLE):
+        title.show(RUN_VARIABLE, run_id)
     stacks.register()  # the server's goes to the server's file
     ray_hooks.in_child()
     words = [sys.executable, *request.words]
@@ -95,7 +98,8 @@ def _worker(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
 
 
 def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable[[], None]:
-    _flag, name, *rest = request.arguments
+    begin = request.arguments.index("-m")
+    name, *rest = request.arguments[begin + 1 :]
 
     def run() -> None:
         from harness.warm.proof import prove
@@ -103,7 +107,8 @@ def _module(request: Request, outcomes: Sequence[Mapping[str, Any]]) -> Callable
         prove(outcomes, request.checked)
         ray_hooks.redirect_workers()
         sys.argv[:] = [name, *rest]
-        _prepend(request.folder)
+        if begin == 0:  # with -P the working directory is no place of modules
+            _prepend(request.folder)
         with warnings.catch_warnings():
             # "found in sys.modules": it is imported in the server, and run here as __main__.
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")

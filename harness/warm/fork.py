@@ -10,17 +10,53 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from harness.evidence import events, tether
 from harness.warm import ray_hooks, standin, wire
+from harness.warm.told import Cluster
 from harness.warm.title import PADDING
 
 PLUGIN = "harness.adapt.plugin"
 _END_SECONDS = 5.0
 
 
-class ForkServer:
+class Fork:
+    """What a climb needs of a fork server, whoever started it."""
+
+    address: str
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """``python -m MODULE ...`` as a command that forks instead."""
+        python, *arguments = command
+        return [python, str(standin.__file__), *arguments]
+
+    def variables(self) -> dict[str, str]:
+        """What tells a stand-in where the server is; Ray hands it on to each worker."""
+        return {wire.ADDRESS_VARIABLE: self.address}
+
+    @property
+    def pid(self) -> int:
+        """The server's process, which a sweep between two trainer runs must leave."""
+        raise NotImplementedError
+
+    def cluster(self, config: Any) -> Cluster | None:  # noqa: ARG002 - a watch's server has one
+        """A Ray that is up already and is what the composed configuration asks for."""
+        return None
+
+    def begin(self, environ: Mapping[str, str], *, ray_is_up: bool) -> dict[str, str]:  # noqa: ARG002
+        """Take a trainer's environment before it starts; returns the one to start it with."""
+        return dict(environ)
+
+    def known(self) -> Mapping[str, str]:
+        """The state of each distribution's files when they were last hashed in this session."""
+        return {}
+
+    def keep(self, states: Mapping[str, str]) -> None:
+        """Note that state for the session's next climb."""
+
+
+class ForkServer(Fork):
     """One climb's server. It imports while the climb does other work; nobody needs to wait for it."""
 
     def __init__(self, environment: Mapping[str, str], log: Path, folder: Path) -> None:
@@ -70,15 +106,6 @@ class ForkServer:
             self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_END_SECONDS)
-
-    def command(self, command: Sequence[str]) -> list[str]:
-        """``python -m MODULE ...`` as a command that forks instead."""
-        python, *arguments = command
-        return [python, str(standin.__file__), *arguments]
-
-    def variables(self) -> dict[str, str]:
-        """What tells a stand-in where the server is; Ray hands it on to each worker."""
-        return {wire.ADDRESS_VARIABLE: self.address}
 
 
 def start(device: str, environment: Mapping[str, str], log: Path, folder: Path) -> ForkServer | str:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from harness.adapt import process
+from harness.evidence import events
+from harness.warm import ray_hooks
 
 # In the order of their weight; each is imported by the driver or by a worker of a PPO or GRPO run.
 MODULES = (
@@ -43,6 +50,14 @@ _WHILE_IMPORTING = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 @contextmanager
+def quietly() -> Iterator[None]:
+    """What holds while modules are imported: no warnings of theirs, no thread of Arrow's allocator."""
+    with _variables(_WHILE_IMPORTING), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
 def _variables(added: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in added}
     os.environ |= added
@@ -59,8 +74,7 @@ def _variables(added: Mapping[str, str]) -> Iterator[None]:
 def load() -> list[str]:
     """Import everything; returns what could not be imported. Raises what a required module raises."""
     missing = []
-    with _variables(_WHILE_IMPORTING), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         for name in MODULES:
             try:
                 import_module(name)
@@ -69,6 +83,30 @@ def load() -> list[str]:
                     raise
                 missing.append(name)
     return missing
+
+
+def apart(late: set[str]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Import all, with the plug-in's events kept aside: this process runs no verl, so it proves nothing.
+
+    ``late`` must not be there yet. Returns what could not be imported, and the patches' events.
+    """
+    if early := sorted(late & sys.modules.keys()):
+        message = f"{', '.join(early)} came with the server's own modules, before its guards"
+        raise RuntimeError(message)
+    with TemporaryDirectory(prefix="vl-") as folder:
+        aside = Path(folder) / "events.jsonl"
+        kept = os.environ.get(events.FILE_VARIABLE)
+        os.environ[events.FILE_VARIABLE] = str(aside)
+        try:
+            process.only_forks = True
+            ray_hooks.before_imports()
+            missing = load()
+        finally:
+            if kept is None:
+                del os.environ[events.FILE_VARIABLE]
+            else:
+                os.environ[events.FILE_VARIABLE] = kept
+        return missing, [event for event in events.read(aside) if event["kind"] == "patch"]
 
 
 def threads() -> int:

@@ -142,6 +142,24 @@ def _redirect_services(services: Any) -> None:
     setattr(services, _AGENT_COMMAND, agent_command)
 
 
+def start_head(folder: str, *, cpus: int, gpus: int) -> str:
+    """Start a Ray of one node as ``ray.init`` does, without a driver; returns its address.
+
+    Its first driver is then the trainer's, as in a Ray that the trainer starts itself.
+    """
+    import ray._private.parameter
+    from ray._private import node
+    from ray._private.authentication import authentication_token_setup as tokens
+
+    tokens.enable_token_auth_by_default()
+    tokens.ensure_token_if_auth_enabled({}, create_token_if_missing=True)
+    wanted = ray._private.parameter.RayParams(  # noqa: SLF001
+        num_cpus=cpus, num_gpus=gpus, include_dashboard=False, temp_dir=folder
+    )
+    head = node.Node(wanted, head=True, shutdown_at_exit=True, spawn_reaper=True, ray_init_cluster=True)
+    return str(head.address)
+
+
 def own_title(title: str) -> None:
     """Set the process title. At the first call Ray finds where titles are kept: do that before forking."""
     from ray import _raylet

@@ -1,4 +1,4 @@
-"""The fork server: ``python -m harness.warm.server ADDRESS CLIMB-PID``, one for each climb.
+"""The fork server: ``python -m harness.warm.server ADDRESS``, one for each climb.
 
 It imports once, then forks a child for each stand-in that asks. It has one thread: a child of a process
 with more gets locks that nobody will ever open. A child whose stand-in is gone is killed with its group.
@@ -15,12 +15,11 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Any
 
-from harness.adapt import process
 from harness.evidence import events
+from harness.evidence.processes import RUN_VARIABLE
 from harness.fingerprint import guard
 from harness.warm import preload, ray_hooks, title, variables, wire
 from harness.warm.child import Request, become
@@ -48,19 +47,21 @@ class Server:
         self._listener = listener
         self._outcomes = outcomes
         self._before = before
-        self._changes = variables.changed({_OURS: "1", **before}, os.environ)
+        self.imported()
+        self._run: dict[str, str] = {}
         self._children: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def imported(self) -> None:
+        """Note what the imports so far have changed in the environment."""
+        self._changes = variables.changed({_OURS: "1", **self._before}, os.environ)
 
     def serve(self) -> None:
         """Serve until the climb ends: it is tied to this process."""
         while True:
             for key, _ready in self._selector.select():
-                if key.fileobj is self._listener:
-                    self._accept()
-                elif key.data is not None:
-                    self._changed(key.data, ended=key.fd == key.data.ended)
+                key.data()
 
     def _accept(self) -> None:
         connection, _address = self._listener.accept()
@@ -73,11 +74,16 @@ class Server:
             if message is None:
                 return
             body, streams = message
-            request = Request(**body)
+            if wire.RUN in body:  # what Ray's workers are told from now on: a kept Ray has an older environment
+                self._run = dict(body[wire.RUN])
+                wire.send(connection, {wire.RUN: True})
+                return
+            request = self._of_run(Request(**body))
             began = time.monotonic()
             problem = self._problem(request, streams) or self._touched(request)
             if problem:
-                wire.send(connection, {"declined": problem})
+                told = self._run if request.kind == "worker" else {}
+                wire.send(connection, {"declined": problem, "environment": told})
                 return
             if request.environment.get(guard.VARIABLE):
                 checked = {"forked": True, "seconds": round(time.monotonic() - began, 3)}
@@ -90,6 +96,13 @@ class Server:
                 os.close(stream)
             if not any(child.stand_in is connection for child in self._children.values()):
                 connection.close()
+
+    def _of_run(self, request: Request) -> Request:
+        """A worker of a kept Ray with the environment of the run that it is for; Ray's own variables stay."""
+        if request.kind != "worker":
+            return request
+        told = {name: value for name, value in self._run.items() if not name.startswith("RAY_")}
+        return replace(request, environment=request.environment | told)
 
     def _problem(self, request: Request, streams: list[int]) -> str | None:
         if len(streams) != 3:
@@ -107,6 +120,8 @@ class Server:
             if problem := ray_hooks.worker_problem(request.arguments):
                 return problem
             wanted |= ray_hooks.worker_variables(request.arguments)
+        if len(wanted.get(RUN_VARIABLE, "")) != len(self._before.get(RUN_VARIABLE, "")):
+            return f"there is no room to show its {RUN_VARIABLE}"
         differing = variables.differing(self._before, wanted)
         return f"it needs other values of {', '.join(differing)}" if differing else None
 
@@ -127,15 +142,16 @@ class Server:
             become(request, streams, self._outcomes, server)
         child = _Child(pid=pid, ended=os.pidfd_open(pid), stand_in=connection)
         self._children[pid] = child
-        self._selector.register(child.ended, selectors.EVENT_READ, child)
-        self._selector.register(connection, selectors.EVENT_READ, child)
+        for source, ended in ((child.ended, True), (connection, False)):
+            self._selector.register(source, selectors.EVENT_READ, partial(self._changed, child, ended=ended))
         wire.send(connection, {"pid": pid})
 
-    def _forget(self, connection: socket.socket) -> None:
+    def _forget(self, connection: socket.socket | None = None) -> None:
         """In a child: close what is the server's."""
         self._selector.close()
         self._listener.close()
-        connection.close()
+        if connection is not None:
+            connection.close()
         for child in self._children.values():
             child.stand_in.close()
             os.close(child.ended)
@@ -159,25 +175,21 @@ class Server:
         child.stand_in.close()
 
 
-def _import() -> tuple[list[str], list[dict[str, Any]]]:
-    """Import all, with the plug-in's events kept aside: this process runs no verl, so it proves nothing."""
-    if early := sorted({"ray", "torch", "verl"} & sys.modules.keys()):
-        message = f"{', '.join(early)} came with the server's own modules, before its guards"
-        raise RuntimeError(message)
-    with TemporaryDirectory(prefix="vl-") as folder:
-        aside = Path(folder) / "events.jsonl"
-        kept = os.environ.get(events.FILE_VARIABLE)
-        os.environ[events.FILE_VARIABLE] = str(aside)
-        try:
-            process.only_forks = True
-            ray_hooks.before_imports()
-            missing = preload.load()
-        finally:
-            if kept is None:
-                del os.environ[events.FILE_VARIABLE]
-            else:
-                os.environ[events.FILE_VARIABLE] = kept
-        return missing, [event for event in events.read(aside) if event["kind"] == "patch"]
+def environment() -> dict[str, str]:
+    """This process's environment as its children would have got it from their own parents."""
+    return {name: value for name, value in os.environ.items() if name != _OURS}
+
+
+def settle() -> str | None:
+    """Make ready to fork, after the imports; why that cannot be."""
+    ray_hooks.own_title("fork server")
+    title.write([word for word in sys.orig_argv if word != title.PADDING])
+    problem = ray_hooks.imported_problem()
+    if not problem and preload.threads() != 1:
+        problem = f"the imports started {preload.threads() - 1} threads"
+    gc.collect()
+    gc.freeze()  # what is frozen is not touched by a collection, so its pages stay shared
+    return problem
 
 
 def main(address: str) -> int:
@@ -186,22 +198,13 @@ def main(address: str) -> int:
     if problem := ray_hooks.installed_problem():
         events.emit("fork_server", ready=False, reason=problem)
         return 1
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind("\0" + address)
-        listener.listen(64)
-        before = {name: value for name, value in os.environ.items() if name != _OURS}
-        missing, outcomes = _import()
-        words = list(sys.orig_argv)
-        ray_hooks.own_title("fork server")
-        title.write([word for word in words if word != title.PADDING])
-        problem = ray_hooks.imported_problem()
-        if not problem and preload.threads() != 1:
-            problem = f"the imports started {preload.threads() - 1} threads"
+    with wire.listen(address) as listener:
+        before = environment()
+        missing, outcomes = preload.apart({"ray", "torch", "verl"})
+        problem = settle()
         if problem:
             events.emit("fork_server", ready=False, reason=problem)
             return 1
-        gc.collect()
-        gc.freeze()  # what is frozen is not touched by a collection, so its pages stay shared
         events.emit(
             "fork_server", ready=True, seconds=round(time.monotonic() - began, 3), not_imported=missing
         )

@@ -1,7 +1,7 @@
 """Stands where a new interpreter would: asks the fork server for a child, and lives and dies with it.
 
 ``standin.py ARGUMENTS`` is what the raylet starts instead of Ray's ``setup_worker.py`` (a worker), and
-``standin.py -m MODULE ARGUMENTS`` what the climb starts instead of ``python -m MODULE`` (the driver).
+``standin.py [-P] -m MODULE ARGUMENTS`` what stands for ``python [-P] -m MODULE`` (the driver, a climb).
 The child gets this process's arguments, environment, working directory and standard streams. When no
 server answers, or it declines, this process becomes the normal program, and says why.
 ``standin.py --script FILE ARGUMENTS`` is for the Python processes of Ray itself.
@@ -71,7 +71,8 @@ def tie(parent: int) -> None:
 
 
 def _ask(arguments: list[str]) -> tuple[int, socket.socket]:
-    address = os.environ.get(wire.ADDRESS_VARIABLE)
+    others = os.environ.get(wire.WORKERS_VARIABLE) if _is_worker(arguments) else None
+    address = others or os.environ.get(wire.ADDRESS_VARIABLE)
     if not address:
         message = f"{wire.ADDRESS_VARIABLE} is not set"
         raise ConnectionError(message)
@@ -90,8 +91,13 @@ def _ask(arguments: list[str]) -> tuple[int, socket.socket]:
         message = "the fork server ended"
         raise ConnectionError(message)
     if "declined" in answer[0]:
+        os.environ.update(answer[0].get("environment", {}))
         raise ConnectionError(answer[0]["declined"])
     return int(answer[0]["pid"]), connection
+
+
+def _is_worker(arguments: list[str]) -> bool:
+    return arguments[:1] not in (["-m"], ["-P"], [SCRIPT])
 
 
 def _end_like(status: int | None, pid: int) -> None:
@@ -114,7 +120,7 @@ def _normally(arguments: list[str], reason: str) -> None:
     sys.stderr.flush()
     if arguments[:1] == [SCRIPT]:
         del arguments[0]
-    elif arguments[:1] != ["-m"]:
+    elif _is_worker(arguments):
         arguments = [os.environ[SETUP_WORKER_VARIABLE], *arguments]
     os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - becoming it is the purpose
 

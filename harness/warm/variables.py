@@ -19,7 +19,6 @@ _NAMES = frozenset(
         "VERLOCK_DEVICE",
         "VERLOCK_ATTENTION",
         "VERLOCK_WITHOUT_PATCHES",
-        "VERLOCK_RUN_ID",
         "HF_HUB_OFFLINE",
         "HF_HOME",
         "TRANSFORMERS_OFFLINE",

@@ -15,9 +15,26 @@ from typing import Any
 
 # The socket's abstract address (no file that a killed run could leave) travels in this variable.
 ADDRESS_VARIABLE = "VERLOCK_FORK_SERVER"
+# Where Ray's workers are forked, if that is another server than the one of Ray's own services.
+WORKERS_VARIABLE = "VERLOCK_FORK_WORKERS"
+# The key of a message that is no request for a child: the environment of the run that workers are for.
+RUN = "run"
+_BACKLOG = 64
 _LENGTH = struct.Struct("!I")
 _LIMIT = 16 * 1024 * 1024
 _STREAMS = 3
+
+
+def listen(address: str) -> socket.socket:
+    """Listen at the address; ``OSError`` while another has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind("\0" + address)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def connect(address: str, *, timeout: float) -> socket.socket:
