@@ -28,6 +28,7 @@ from harness.commands import (
     reward,
     train,
     update,
+    watch,
     wheels,
 )
 from harness.console import Output
@@ -71,6 +72,7 @@ Names = Annotated[
 # In the order in which `verlock --help` lists them.
 for command in (
     climb.climb,
+    watch.watch,
     preflight.preflight,
     failures.diagnose,
     failures.diff,

@@ -65,6 +65,11 @@ class Output:
         elif human is not None:
             human()
 
+    def json_line(self, document: dict[str, Any]) -> None:
+        """One document of several, for a command that goes on: each in a line of its own."""
+        sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
+        sys.stdout.flush()
+
     def error(self, error: VerlockError) -> None:
         """Report an error: problems one below the other, or the same as JSON."""
         if self.as_json:

@@ -15,10 +15,19 @@ from harness.profiles import load, root
 def enter(
     profile: str, arguments: list[str], *, source: Path | None, output: Output, group: Group | None = None
 ) -> NoReturn:
-    """Replace this process by ``verlock`` in the environment of ``profile``, made from its lock if need be.
+    """Replace this process by ``verlock`` in the environment of ``profile``; the working directory stays."""
+    python, variables = prepared(profile, source=source, output=output, group=group)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(python, [str(python), "-P", "-m", "harness", *arguments], variables)  # noqa: S606 - no shell
 
-    ``source`` is a verl checkout that goes before the locked verl; ``group`` adds the development tools. The
-    working directory stays.
+
+def prepared(
+    profile: str, *, source: Path | None, output: Output, group: Group | None = None
+) -> tuple[Path, dict[str, str]]:
+    """The Python of the environment of ``profile``, made from its lock if need be, and what to start it with.
+
+    ``source`` is a verl checkout that goes before the locked verl; ``group`` adds the development tools.
 
     Raises what :func:`harness.build.environment.ensure` raises.
     """
@@ -30,6 +39,4 @@ def enter(
     if os.environ.get("PYTHONPATH"):
         output.line("PYTHONPATH is not used: the environment holds what the lock says and nothing else")
     variables["PYTHONPATH"] = os.pathsep.join([str(source), str(root())] if source else [str(root())])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(python, [str(python), "-P", "-m", "harness", *arguments], variables)  # noqa: S606 - no shell
+    return python, variables

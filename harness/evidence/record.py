@@ -50,9 +50,7 @@ class RunRecord:
         self._resources: Callable[[], Resources] | None = None
 
     @classmethod
-    def create(
-        cls, runs: Path, *, profile: str, command: Sequence[str], run_id: str | None = None
-    ) -> Self:
+    def create(cls, runs: Path, *, profile: str, command: Sequence[str], run_id: str | None = None) -> Self:
         """Make ``runs/<id>/`` with its first ``run.json``, and point ``runs/latest`` at it.
 
         ``run_id``: a name that :func:`new_id` gave to who must know it before the run begins.

@@ -56,8 +56,8 @@ class Verified:
 def verify(profile: Profile, *, overlay: bool, known: Mapping[str, str] | None = None) -> Verified:
     """Check everything; raises :class:`EnvironmentDiffersError` with all that differs.
 
-    ``overlay``: a verl checkout comes before the locked one, whose files then do not matter. ``known``: the
-    states of distributions that this session has hashed; one that was not written to since is not hashed again.
+    ``overlay``: a verl checkout comes before the locked one, whose files then do not matter.
+    ``known``: the states of what this session has hashed; what was not written to since is not hashed again.
     """
     began = time.monotonic()
     site = installed.site_packages()

@@ -70,8 +70,11 @@ def climb(
     within = from_watch()
     run_id = within.run_id if within else None
     record = RunRecord.create(options.runs, profile=profile.name, command=command, run_id=run_id)
-    record.update(given=given.of(options.files(), os.environ))  # before our own variables are among them
-    os.environ |= environment.variables(profile, settings, record)
+    # Before our own variables are among them; in a watch they are.
+    ours = environment.variables(profile, settings, {}) if within else {}
+    theirs = {name: value for name, value in os.environ.items() if name not in ours}
+    record.update(given=given.of(options.files(), theirs))
+    os.environ |= environment.variables(profile, settings, record.environment())
     if within:
         from harness.warm.proof import repeat  # it imports torch, which is there already
 
@@ -136,7 +139,7 @@ def _forking(context: Context, names: Sequence[str]) -> Iterator[Fork | None]:
         yield None
         return
     device = context.settings.device
-    variables = environment.variables(context.profile, context.settings, context.record)
+    variables = environment.variables(context.profile, context.settings, context.record.environment())
     environ = environment.child(variables, device)
     started = start(device, environ, context.folder / "output.log", context.folder)
     if isinstance(started, str):

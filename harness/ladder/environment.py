@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 
 from harness.adapt.settings import Device, Settings
-from harness.evidence.record import RunRecord
 from harness.profiles.model import Profile
 
 # A variable that points a run at another cluster.
@@ -26,13 +25,16 @@ _ALWAYS = {
 }
 
 
-def variables(profile: Profile, settings: Settings, record: RunRecord) -> dict[str, str]:
-    """What the profile, the plug-in and the record set; the user's own plug-ins are kept after ours."""
+def variables(profile: Profile, settings: Settings, tied: Mapping[str, str]) -> dict[str, str]:
+    """What the profile and the plug-in set, and what ties a process to its run (``record.environment()``).
+
+    The user's own plug-ins are kept after ours.
+    """
     own = settings.environment()
     theirs = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]
     modules = [own["VERL_USE_EXTERNAL_MODULES"], *theirs]
     own["VERL_USE_EXTERNAL_MODULES"] = ",".join(dict.fromkeys(modules))
-    return _ALWAYS | profile.environment_variables() | own | record.environment()
+    return _ALWAYS | profile.environment_variables() | own | dict(tied)
 
 
 def child(added: Mapping[str, str], device: Device) -> dict[str, str]:

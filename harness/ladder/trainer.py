@@ -193,15 +193,7 @@ def _run(
                 told.add(sign)
                 context.output.line(f"  {name}: {text}")
 
-    variables = environment.variables(context.profile, context.settings, context.record) | {
-        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
-        "TENSORBOARD_DIR": str(folder / "tensorboard"),
-    }
-    if fork is not None:
-        command, variables = fork.command(command), variables | fork.variables()
-    environ = environment.child(variables, context.settings.device)
-    if fork is not None:
-        environ = fork.begin(environ, ray_is_up=ray_is_up)
+    environ = _environ(context, folder, ray_is_up=ray_is_up)
     hung: list[HangError] = []
 
     def look(passed: str) -> None:
@@ -209,7 +201,7 @@ def _run(
         hung.append(watch.trainer_hangs(context.record.id, context.folder, environ, f"{name} {passed}"))
 
     finished = output.run(
-        command,
+        fork.command(command) if fork else command,
         log=context.folder / "output.log",
         env=environ,
         cwd=folder,
@@ -229,6 +221,18 @@ def _run(
     if hung:
         raise hung[0]
     return finished
+
+
+def _environ(context: Context, folder: Path, *, ray_is_up: bool) -> dict[str, str]:
+    """What the driver is started with."""
+    variables = environment.variables(context.profile, context.settings, context.record.environment()) | {
+        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
+        "TENSORBOARD_DIR": str(folder / "tensorboard"),
+    }
+    fork, device = context.fork, context.settings.device
+    if fork is None:
+        return environment.child(variables, device)
+    return fork.begin(environment.child(variables | fork.variables(), device), ray_is_up=ray_is_up)
 
 
 def keep_logs(ray: Path, target: Path) -> None:

@@ -123,7 +123,7 @@ def _generation(listener: Any, writer: int, before: dict[str, str], base: int) -
     sys.pycache_prefix = os.devnull
     began, there = time.monotonic(), set(sys.modules)
     try:
-        missing, outcomes = preload.apart({"verl"})
+        missing, outcomes = preload.apart({"verl"}, strict=True)
         problem = settle()
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is the verdict
         _tell(writer, {"error": _short(error), "stack": traceback.format_exc()})
@@ -139,7 +139,8 @@ def _generation(listener: Any, writer: int, before: dict[str, str], base: int) -
 
 
 def _short(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    said = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
 
 
 def _tell(writer: int, answer: dict[str, Any]) -> None:

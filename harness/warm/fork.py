@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from harness.evidence import events, tether
 from harness.warm import ray_hooks, standin, wire
-from harness.warm.told import Cluster
 from harness.warm.title import PADDING
+from harness.warm.told import Cluster
 
 PLUGIN = "harness.adapt.plugin"
 _END_SECONDS = 5.0
@@ -119,6 +119,11 @@ def start(device: str, environment: Mapping[str, str], log: Path, folder: Path) 
 
 def problem(device: str, environment: Mapping[str, str]) -> str | None:
     """Why this run cannot be forked, before anything is started."""
+    return unfit(device, environment) or ray_hooks.installed_problem()
+
+
+def unfit(device: str, environment: Mapping[str, str]) -> str | None:
+    """Why no run of this kind can be forked, whatever is installed."""
     if sys.platform != "linux":
         return "forking needs Linux"
     if device != "cpu":
@@ -129,4 +134,4 @@ def problem(device: str, environment: Mapping[str, str]) -> str | None:
     if plugins != PLUGIN:
         # Their module bodies may look at the process that imports them, and would run in the server only.
         return f"the plug-ins {plugins.removeprefix(PLUGIN).strip(',')} must be imported in each process"
-    return ray_hooks.installed_problem()
+    return None

@@ -84,6 +84,11 @@ class Base:
         self.problem: str | None = self._answer().get("error")
         """Why nothing can be forked here."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
     def generation(self) -> Generation:
         """End the last generation with all that was forked from it, and import the code as it is now."""
         assert self._process.stdin is not None  # noqa: S101 - for mypy: it was made with a pipe

@@ -71,24 +71,28 @@ def _variables(added: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def load() -> list[str]:
-    """Import everything; returns what could not be imported. Raises what a required module raises."""
+def load(*, strict: bool = False) -> list[str]:
+    """Import everything; returns what could not be imported. Raises what a required module raises.
+
+    ``strict``: also what any module of verl raises, unless this verl has no such module.
+    """
     missing = []
     with quietly():
         for name in MODULES:
             try:
                 import_module(name)
-            except ImportError:
-                if name in REQUIRED:
+            except ImportError as error:
+                absent = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
+                if name in REQUIRED or (strict and name.startswith("verl.") and not absent):
                     raise
                 missing.append(name)
     return missing
 
 
-def apart(late: set[str]) -> tuple[list[str], list[dict[str, Any]]]:
+def apart(late: set[str], *, strict: bool = False) -> tuple[list[str], list[dict[str, Any]]]:
     """Import all, with the plug-in's events kept aside: this process runs no verl, so it proves nothing.
 
-    ``late`` must not be there yet. Returns what could not be imported, and the patches' events.
+    ``late`` must not be there yet; ``strict`` as in :func:`load`. Returns what could not be imported, and the patches' events.
     """
     if early := sorted(late & sys.modules.keys()):
         message = f"{', '.join(early)} came with the server's own modules, before its guards"
@@ -100,7 +104,7 @@ def apart(late: set[str]) -> tuple[list[str], list[dict[str, Any]]]:
         try:
             process.only_forks = True
             ray_hooks.before_imports()
-            missing = load()
+            missing = load(strict=strict)
         finally:
             if kept is None:
                 del os.environ[events.FILE_VARIABLE]

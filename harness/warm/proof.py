@@ -20,7 +20,6 @@ from harness.adapt.plugin import ROLLOUTS
 from harness.adapt.settings import Settings, from_environment
 from harness.evidence import events
 
-
 _inherited: list[Mapping[str, Any]] = []
 
 

@@ -74,7 +74,9 @@ class Server:
             if message is None:
                 return
             body, streams = message
-            if wire.RUN in body:  # what Ray's workers are told from now on: a kept Ray has an older environment
+            if (
+                wire.RUN in body
+            ):  # what Ray's workers are told from now on: a kept Ray has an older environment
                 self._run = dict(body[wire.RUN])
                 wire.send(connection, {wire.RUN: True})
                 return

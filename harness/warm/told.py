@@ -36,7 +36,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """``server`` is the fork server's pid, ``known`` the file where a watch's climbs keep what they checked."""
+    """``server`` is the fork server's pid, ``known`` the file in which a watch's climbs keep their checks."""
 
     run_id: str
     server: int
