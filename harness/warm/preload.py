@@ -92,7 +92,8 @@ def load(*, strict: bool = False) -> list[str]:
 def apart(late: set[str], *, strict: bool = False) -> tuple[list[str], list[dict[str, Any]]]:
     """Import all, with the plug-in's events kept aside: this process runs no verl, so it proves nothing.
 
-    ``late`` must not be there yet; ``strict`` as in :func:`load`. Returns what could not be imported, and the patches' events.
+    ``late`` must not be there yet; ``strict`` as in :func:`load`. Returns what could not be imported, and the
+    patches' events.
     """
     if early := sorted(late & sys.modules.keys()):
         message = f"{', '.join(early)} came with the server's own modules, before its guards"

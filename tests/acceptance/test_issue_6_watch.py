@@ -1,4 +1,4 @@
-"""Issue 6, warm loop: a real watch on a real checkout; each verdict is about the code as it was just saved."""
+"""Issue 6, warm loop: a real watch on a real checkout; each verdict is about the code as just saved."""
 
 from __future__ import annotations
 
