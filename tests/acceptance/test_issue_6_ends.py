@@ -79,7 +79,10 @@ class Place:
         for record in self.runs.glob("2*"):
             for process in Members(record.name).find():
                 yield f"process {process.pid} {name_of(process)}"
-        yield from (f"file {path}" for path in self.temporary.rglob("*"))
+        for path in self.temporary.rglob("*"):
+            # torch's own cache: one a user, for all programs, and empty where nothing is compiled.
+            if not path.name.startswith("torchinductor_"):
+                yield f"file {path}"
         yield from (f"shared memory {name}" for name in shared() - self.shared)
         for line in Path("/proc/net/unix").read_text().splitlines():
             if str(self.temporary) in line:
