@@ -73,6 +73,8 @@ def watch(
         with Loop(asked, plan, watched, output, folder) as loop, Changes(watched, loop.events):
             loop.forever()
     except KeyboardInterrupt:
+        if as_json:  # each line so far was a verdict, and none is added
+            sys.exit(InterruptedRunError.exit_code)
         raise InterruptedRunError(
             "the watch was ended", todo="start it again; the records are kept"
         ) from None
