@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.adapt.settings import Device, Settings
 from harness.profiles.model import Profile
+
+if TYPE_CHECKING:
+    from harness.warm.fork import Fork
 
 # A variable that points a run at another cluster.
 _NEVER = frozenset({"RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR"})
@@ -41,3 +46,17 @@ def child(added: Mapping[str, str], device: Device) -> dict[str, str]:
     """This process's environment with ``added``, without what would lead a run on ``device`` astray."""
     never = _NEVER | (_NEVER_ON_CPU if device == "cpu" else frozenset())
     return {key: value for key, value in os.environ.items() if key not in never} | dict(added)
+
+
+def trainer(
+    ours: Mapping[str, str], folder: Path, device: Device, fork: Fork | None, *, ray_is_up: bool
+) -> dict[str, str]:
+    """What a driver is started with whose metrics go to ``folder``, forked or not."""
+    added = {
+        **ours,
+        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
+        "TENSORBOARD_DIR": str(folder / "tensorboard"),
+    }
+    if fork is None:
+        return child(added, device)
+    return fork.begin(child(added | fork.variables(), device), ray_is_up=ray_is_up)

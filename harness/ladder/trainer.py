@@ -193,7 +193,8 @@ def _run(
                 told.add(sign)
                 context.output.line(f"  {name}: {text}")
 
-    environ = _environ(context, folder, ray_is_up=ray_is_up)
+    variables = environment.variables(context.profile, context.settings, context.record.environment())
+    environ = environment.trainer(variables, folder, context.settings.device, fork, ray_is_up=ray_is_up)
     hung: list[HangError] = []
 
     def look(passed: str) -> None:
@@ -221,18 +222,6 @@ def _run(
     if hung:
         raise hung[0]
     return finished
-
-
-def _environ(context: Context, folder: Path, *, ray_is_up: bool) -> dict[str, str]:
-    """What the driver is started with."""
-    variables = environment.variables(context.profile, context.settings, context.record.environment()) | {
-        "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"),
-        "TENSORBOARD_DIR": str(folder / "tensorboard"),
-    }
-    fork, device = context.fork, context.settings.device
-    if fork is None:
-        return environment.child(variables, device)
-    return fork.begin(environment.child(variables | fork.variables(), device), ray_is_up=ray_is_up)
 
 
 def keep_logs(ray: Path, target: Path) -> None:
