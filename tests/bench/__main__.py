@@ -14,6 +14,7 @@ import case_image
 import case_ledger
 import case_locks
 import case_steps
+import case_watch
 import typer
 from document import Document, describe, table
 from measure import run, slower
@@ -22,6 +23,7 @@ from place import Place
 ROOT = Path(__file__).parents[2]
 MAKERS = {
     "start": case_climb.cases,
+    "watch": case_watch.cases,
     "step": case_steps.cases,
     "ledger": case_ledger.cases,
     "locks": case_locks.cases,
@@ -46,23 +48,30 @@ def main(
     old = Document.model_validate_json(compare.read_text(encoding="utf-8")) if compare else None
     kept = Document.model_validate_json(out.read_text(encoding="utf-8")) if only and out.is_file() else None
     document = describe(ROOT)
+    failed: list[str] = []
     scratch = Path(tempfile.mkdtemp(prefix="verlock-bench-"))
     try:
         place = Place(root=ROOT, scratch=scratch, tools=ROOT / ".verlock" / "bench")
         for name in only or MAKERS:
             typer.echo(f"{name}")
-            for case in MAKERS[name](place):
-                done = run(case, typer.echo)
-                # As it happens: a bench that was stopped keeps what it measured.
-                document = document.model_copy(update={"results": [*document.results, done]})
-                _write(_joined(kept, document), out)
+            try:
+                for case in MAKERS[name](place):
+                    done = run(case, typer.echo)
+                    # As it happens: a bench that was stopped keeps what it measured.
+                    document = document.model_copy(update={"results": [*document.results, done]})
+                    _write(_joined(kept, document), out)
+            except Exception as error:  # noqa: BLE001 - the other cases are measured all the same
+                failed.append(f"{name}: {type(error).__name__}: {error}")
+                typer.echo(f"  failed: {failed[-1]}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     typer.echo(table(_joined(kept, document)))
     worse = list(slower(old.results, document.results)) if old else []
+    for line in failed:
+        typer.echo(f"not measured: {line}")
     for line in worse:
         typer.echo(f"slower: {line}")
-    if worse:
+    if worse or failed:
         raise typer.Exit(1)
 
 
