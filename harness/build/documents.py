@@ -16,6 +16,7 @@ from harness.evidence.next_step import Next
 from harness.evidence.parcel import Contents
 from harness.evidence.replay import Replayed
 from harness.profiles import root
+from harness.warm.verdict import Verdict
 
 
 class Diagnosed(Diagnosis):
@@ -36,6 +37,7 @@ DOCUMENTS: Mapping[str, type[BaseModel]] = {
     "next": Next,
     "replay": Replayed,
     "run": Run,
+    "watch": Verdict,
 }
 
 
