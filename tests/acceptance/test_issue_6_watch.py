@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from harness.evidence import events
 from harness.evidence.model import load
 from harness.evidence.processes import Members
 
@@ -67,6 +68,18 @@ class Watch:
     def ready(self) -> None:
         """Until it waits for the next save, with what is to be warm by then."""
         time.sleep(12)
+
+
+def until_it_trains(runs: Path, after: int) -> None:
+    """Until a run later than the first ``after`` has its weights in the rollout."""
+    deadline = time.monotonic() + SECONDS
+    while not any(
+        event["kind"] == "weights"
+        for run in sorted(runs.glob("2*"))[after:]
+        for event in events.read(run / "events.jsonl")
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def save(path: Path, text: str) -> None:
@@ -200,14 +213,14 @@ def test_the_trainer_follows_reward_and_code_and_a_save_during_a_run_ends_it(
         assert (touched["status"], touched["anew"]) == ("passed", True), watch.said()
         record_property("save_to_verdict_ppo", [repaired["seconds"], touched["seconds"]])
         watch.ready()
-        save(file, right + "# 1\n")
-        time.sleep(3)
         runs = len(list((tmp_path / "runs").glob("2*")))
+        save(file, right + "# 1\n")
+        until_it_trains(tmp_path / "runs", runs)
         save(file, right + "# 2\n")
         found = watch.verdict()
         assert (found["number"], found["status"]) == (5, "passed"), watch.said()
         assert "saved again" in watch.said()
-        assert len(list((tmp_path / "runs").glob("2*"))) == runs + 1
+        assert len(list((tmp_path / "runs").glob("2*"))) == runs + 2
         records = sorted((tmp_path / "runs").glob("2*"))
         assert [load(path).status for path in records[-2:]] == ["interrupted", "passed"]
         assert "# 2" in (records[-1] / "verl.diff").read_text()
