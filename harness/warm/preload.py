@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.adapt import process
@@ -98,20 +97,24 @@ def apart(late: set[str], *, strict: bool = False) -> tuple[list[str], list[dict
     if early := sorted(late & sys.modules.keys()):
         message = f"{', '.join(early)} came with the server's own modules, before its guards"
         raise RuntimeError(message)
-    with TemporaryDirectory(prefix="vl-") as folder:
-        aside = Path(folder) / "events.jsonl"
-        kept = os.environ.get(events.FILE_VARIABLE)
-        os.environ[events.FILE_VARIABLE] = str(aside)
-        try:
-            process.only_forks = True
-            ray_hooks.before_imports()
-            missing = load(strict=strict)
-        finally:
-            if kept is None:
-                del os.environ[events.FILE_VARIABLE]
-            else:
-                os.environ[events.FILE_VARIABLE] = kept
+    if sys.platform != "linux":
+        raise OSError("the fork server is for Linux")
+    # In memory: a server that is killed while it imports would leave a file.
+    descriptor = os.memfd_create("events")
+    aside = Path(f"/proc/self/fd/{descriptor}")
+    kept = os.environ.get(events.FILE_VARIABLE)
+    os.environ[events.FILE_VARIABLE] = str(aside)
+    try:
+        process.only_forks = True
+        ray_hooks.before_imports()
+        missing = load(strict=strict)
         return missing, [event for event in events.read(aside) if event["kind"] == "patch"]
+    finally:
+        os.close(descriptor)
+        if kept is None:
+            del os.environ[events.FILE_VARIABLE]
+        else:
+            os.environ[events.FILE_VARIABLE] = kept
 
 
 def threads() -> int:
