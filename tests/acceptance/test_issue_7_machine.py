@@ -59,7 +59,8 @@ HOARDS = ("--reward", f"{FAULTS / 'sick_rewards.py'}:hoards")
 def test_memory_that_runs_out_in_a_reward_function_is_told(tmp_path: Path) -> None:
     """At the lowest rung that shows it, without Ray: the process may have 10 GiB of addresses."""
     runs = tmp_path / "runs"
-    words = command(runs, "--from", "reward", "--to", "reward", *HOARDS)
+    reward = f"{FAULTS / 'sick_rewards.py'}:asks_for_much"
+    words = command(runs, "--from", "reward", "--to", "reward", "--reward", reward)
     code, said, run = climb(["sh", "-c", f'ulimit -v {10 * 2**20} && exec "$0" "$@"', *words], runs)
     assert code == 20, said
     assert kind(run) == ("resource", "host-memory")

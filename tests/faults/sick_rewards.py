@@ -32,3 +32,9 @@ def hoards(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any
     """256 MiB a call, and nothing is given back: the memory ends before the batch does."""
     KEPT.append(bytearray(b"x") * (256 * MIB))
     return len(set(solution_str)) / 100
+
+
+def asks_for_much(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    """1 GiB a call that nobody writes to: only a limit on addresses notices."""
+    KEPT.append(bytearray(1024 * MIB))
+    return len(set(solution_str)) / 100
