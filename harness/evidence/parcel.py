@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.errors import BundleError
 from harness.evidence.files import explain
+from harness.evidence.health import samples
 from harness.evidence.model import Run, load
 from harness.evidence.redact import Kind, Own, clean, secrets_in, users_in
 from harness.profiles.load import root
@@ -158,6 +159,8 @@ def _stays(path: Path, name: PurePosixPath) -> str | None:
         return "a link, socket or pipe"
     if name.parts[0] == _INPUTS:
         return "model and rows"
+    if not set(samples.FOLDERS.values()).isdisjoint(name.parts):  # also below a rung's own folder
+        return "prompts and responses"
     if path.suffix not in _TEXT:
         return "not text"
     size = path.stat().st_size

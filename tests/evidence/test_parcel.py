@@ -42,6 +42,9 @@ def run(tmp_path: Path) -> Path:
         if name != "run.json":
             path.write_text(text)
     (record.folder / "inputs").mkdir()
+    for folder in ("samples", "ppo-mock/samples", "validation-samples"):
+        (record.folder / folder).mkdir(parents=True)
+        (record.folder / folder / "1.jsonl").write_text('{"input": "a row of the user"}\n')
     (record.folder / "inputs" / "train.parquet").write_bytes(b"PAR1" + TOKEN.encode())
     (record.folder / "tensorboard").mkdir()
     (record.folder / "tensorboard" / "events.out.tfevents.1.node-of-eve.77.0").write_bytes(TOKEN.encode())
@@ -70,6 +73,9 @@ def test_nothing_planted_is_in_it_and_the_list_says_what_was(run: Path, tmp_path
     assert set(told["left_out"]) == {
         ".reserve",
         "inputs/train.parquet",
+        "samples/1.jsonl",
+        "ppo-mock/samples/1.jsonl",
+        "validation-samples/1.jsonl",
         "outside.log",
         "pipe.log",
         "tensorboard/events.out.tfevents.1.<host>.77.0",
