@@ -175,7 +175,8 @@ def contained(
         {"VERL_USE_EXTERNAL_MODULES": plugin} if plugin else {}
     )
     given = [word for key, value in values.items() for word in ("--env", f"{key}={value}")]
-    network = ["--network", "none"]
+    # Podman raises limits to what an unprivileged machine may not set.
+    network = ["--network", "none", *(["--ulimit", "host"] if engine.kind == "podman" else [])]
     size = ["--shm-size", str(SHARED)]
     seen = ["--volume", f"{folder}:{folder}"]
     return [*engine.command("run", "--rm", *network, *size, *mounts, *seen, *given, image), *words]
