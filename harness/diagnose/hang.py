@@ -19,6 +19,8 @@ _INSTALLED = re.compile(
 _IMPORTING = re.compile(r"<frozen importlib\._bootstrap>")
 _VERL = re.compile(r"/verl/")
 _SHOWN = ("CPU", "GPU", "memory")
+# transfer_queue/storage/bootstrap: waits for the address of each unit that it has asked Ray to start.
+_STORAGE = "initialize_simple_storage"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Verdict:
 def evaluate(stacks: Sequence[Stack], ray: RayState | None) -> Verdict:
     """Pending before stuck: a process that waits for an actor that cannot start looks stuck as well."""
     lacking = _lacking(ray) if ray is not None else []
-    if ray is not None and lacking:
+    if ray is not None and (lacking or _storage_waits(ray, stacks)):
         return _pending(ray, lacking, stacks)
     call = _innermost(stacks, own=True)
     if call is not None:
@@ -110,9 +112,19 @@ def _lacking(ray: RayState) -> list[Demand]:
     ]
 
 
+def _storage_waits(ray: RayState, stacks: Sequence[Stack]) -> bool:
+    """TransferQueue stands where it starts its storage units, a CPU each, and every CPU is taken.
+
+    Ray does not always report the units that it could not start yet as a demand (seen with Ray 2.55).
+    """
+    starting = any(_STORAGE in stack.text for stack in stacks)
+    return starting and ray.total.get("CPU", 0.0) - ray.used.get("CPU", 0.0) < 1.0
+
+
 def _pending(ray: RayState, lacking: Sequence[Demand], stacks: Sequence[Stack]) -> Verdict:
     queue = any("transfer_queue" in stack.text for stack in stacks)
     asked = "; ".join(f"{d.count} x {_amounts(d.bundle)} ({d.kind})" for d in lacking)
+    asked = asked or "more storage units of TransferQueue, each with a CPU of its own"
     has = ", ".join(
         f"{_number(ray.total[n])} {n} ({_number(ray.used[n])} used)" for n in _SHOWN if n in ray.total
     )

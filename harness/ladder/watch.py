@@ -29,7 +29,12 @@ def trainer_hangs(run_id: str, folder: Path, environ: Mapping[str, str], reason:
     state = ray_state.ask(run_id, environ)
     found = stacks.collect(run_id, folder)
     if state is not None:
-        events.emit("ray_state", total=dict(state.total), demands=[vars(d) for d in state.demands])
+        events.emit(
+            "ray_state",
+            total=dict(state.total),
+            used=dict(state.used),
+            demands=[vars(d) for d in state.demands],
+        )
     return error_of(hang.evaluate(found, state), reason, folder, len(found))
 
 

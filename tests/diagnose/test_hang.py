@@ -91,3 +91,24 @@ def test_a_slow_start_is_no_hang_of_verl() -> None:
 
 def test_no_stack_at_all_is_said() -> None:
     assert "no process shows where" in evaluate([stack("no Python stack")], None).what
+
+
+STARTING_STORAGE = """\
+Thread 10078 (idle): "MainThread"
+    get (/e/lib/python3.11/site-packages/ray/_private/worker.py:2980)
+    process_zmq_server_info (/e/lib/python3.11/site-packages/transfer_queue/utils/zmq_utils.py:674)
+    initialize_simple_storage (/e/lib/python3.11/site-packages/transfer_queue/storage/bootstrap/simple.py:85)
+    run (/e/lib/python3.11/site-packages/verl/trainer/main_ppo.py:149)
+"""
+
+
+@pytest.mark.parametrize(("cpus", "pending"), [(4.0, True), (6.0, False)])
+def test_storage_units_that_ray_does_not_list_are_pending_where_no_cpu_is_free(
+    cpus: float, pending: bool
+) -> None:
+    """As seen in a run with 4 CPUs: no demand was reported; with a free CPU it is stuck for another reason."""
+    seen = [stack(IDLE, "ray::SimpleStorageUnit"), stack(STARTING_STORAGE, "ray::TaskRunnerV1")]
+    found = evaluate(seen, ray(cpus=cpus, used=4.0))
+    assert ("pending for want of resources" in found.what) is pending
+    assert (found.signature == "transfer-queue-waits-for-cpus") is pending
+    assert ("num_data_storage_units=1" in found.todo) is pending
