@@ -106,7 +106,7 @@ Thread 10078 (idle): "MainThread"
 def test_storage_units_that_ray_does_not_list_are_pending_where_no_cpu_is_free(
     cpus: float, pending: bool
 ) -> None:
-    """As seen in a run with 4 CPUs: no demand was reported; with a free CPU it is stuck for another reason."""
+    """As in a run with 4 CPUs that reported no demand; with a free CPU it is stuck for another reason."""
     seen = [stack(IDLE, "ray::SimpleStorageUnit"), stack(STARTING_STORAGE, "ray::TaskRunnerV1")]
     found = evaluate(seen, ray(cpus=cpus, used=4.0))
     assert ("pending for want of resources" in found.what) is pending

@@ -129,7 +129,7 @@ def _endless(points: Sequence[Point], terms: Terms) -> Iterator[Finding]:
     ends = ends_of(points, lambda p: p.at_limit)
     if not ends or ends.last < _ENDLESS:
         return
-    grown = ends.first <= _ENDED_AT_FIRST
+    grown = ends.least <= _ENDED_AT_FIRST
     always = not terms.untrained and (terms.limit or 0) >= _LONG and ends.first >= _ENDLESS
     if grown or always:
         yield _finding(
@@ -138,7 +138,7 @@ def _endless(points: Sequence[Point], terms: Terms) -> Iterator[Finding]:
             ends.begins if grown else points[0],
             what=f"{ends.last:.0%} of the responses run to the limit"
             + (f" of {terms.limit} tokens" if terms.limit else "")
-            + (f", {ends.first:.0%} at first" if grown else ", from the first step on"),
+            + (f", {ends.least:.0%} at first" if grown else ", from the first step on"),
             why="the model no longer ends its answers, or the tokenizer's end token is not the model's",
             todo="read the last file of the run's samples/; check eos_token_id of tokenizer, "
             "generation_config.json and chat template; let cut answers score less",

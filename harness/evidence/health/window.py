@@ -15,8 +15,12 @@ WINDOW = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """A value's median in the first steps and in the last, and the step with which the last ones begin."""
+    """A value's median in the first steps and in the last, and the step with which the last ones begin.
 
+    ``least`` is the least of the first steps: some changes take a single one.
+    """
+
+    least: float
     first: float
     last: float
     begins: Point
@@ -28,7 +32,7 @@ def ends(points: Sequence[Point], value: Callable[[Point], float]) -> Ends | Non
     if len(known) < 2 * WINDOW:
         return None
     first, last = ([number for _, number in part] for part in (known[:WINDOW], known[-WINDOW:]))
-    return Ends(first=median(first), last=median(last), begins=known[-WINDOW][0])
+    return Ends(least=min(first), first=median(first), last=median(last), begins=known[-WINDOW][0])
 
 
 def lasting(points: Sequence[Point], holds: Callable[[Point], bool]) -> Sequence[Point]:

@@ -61,6 +61,11 @@ def grows(each: int) -> Change:
 PLANTED: dict[str, tuple[Change, str, Terms]] = {
     "collapse to 5 tokens": (lambda p, s: {"length": 300 * (1 - s) + 5 * s}, "responses-collapse", TERMS),
     "endless": (lambda p, s: {"at_limit": min(1.2 * s, 1.0)}, "responses-endless", TERMS),
+    "endless after one step": (
+        lambda p, s: {"at_limit": 1.0 if p.step > 1 else 0.02},  # as measured on the tiny model
+        "responses-endless",
+        TERMS,
+    ),
     "endless from the start": (lambda p, s: {"at_limit": 1.0}, "responses-endless", TERMS),
     "constant": (lambda p, s: {"reward": 0.5, "reward_std": 0.0}, "reward-constant", TERMS),
     "constant at last": (
