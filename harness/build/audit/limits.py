@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from functools import cache
@@ -22,6 +23,7 @@ FILE = Path(__file__).with_name("limits.yaml")
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d$")]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)*$")]
+_VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
 UsedBy = Literal["always", "nothing", "rollout-vllm", "compile", "flash-attention"]
 
 
@@ -147,6 +149,11 @@ def uses(profile: Profile, by: UsedBy) -> bool:
             key.endswith(".use_torch_compile") and value is True for key, value in profile.overrides().items()
         )
     return by == "always"
+
+
+def is_version(text: str | None) -> bool:
+    """Whether it can be compared: dotted numbers, as of a driver. From other words nothing follows."""
+    return text is not None and _VERSION.fullmatch(text) is not None
 
 
 def older(version: str, than: str) -> bool:

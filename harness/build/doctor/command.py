@@ -74,9 +74,10 @@ def measure(profile: Profile, facts: model.Facts) -> Measure:
 
 def _report(profile: Profile, findings: tuple[Finding, ...], fixed: tuple[str, ...], output: Output) -> int:
     grave = [one for one in findings if one.severity == "error"]
+    unknown = any(one.id == "facts.unknown" for one in findings)
     document: dict[str, Any] = {
         "profile": profile.name,
-        "verdict": "cannot run" if grave else "can run",
+        "verdict": "cannot run" if grave else "can run as far as is known" if unknown else "can run",
         "fixed": list(fixed),
         "findings": [one.model_dump() for one in findings],
     }
@@ -93,7 +94,8 @@ def _report(profile: Profile, findings: tuple[Finding, ...], fixed: tuple[str, .
             f"{n} {kind}{'s' if n != 1 and kind != 'info' else ''}" for kind, n in counts.items() if n
         )
         verdict = "cannot run here" if grave else "can run here"
-        output.line(f"{profile.name} {verdict}; {told or 'nothing to report'}")
+        limited = ", as far as is known" if unknown and not grave else ""
+        output.line(f"{profile.name} {verdict}{limited}; {told or 'nothing to report'}")
 
     output.result(document, human)
     return DoctorError.exit_code if grave else 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from harness.build.doctor import gpu, machine, software
+from harness.build.doctor import gpu, machine, software, unknown
 from harness.build.doctor.facts import Facts
 from harness.build.doctor.finding import Finding, Measure
 
 Check = Callable[[Facts, Measure], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
+    unknown.facts,
     machine.host,
     machine.memory,
     machine.disk,

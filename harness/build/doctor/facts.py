@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from harness.errors import OverrideError, Problem
 from harness.profiles.words import Model, Text
 
 Count = Annotated[int, Field(ge=0)]
+_REMEDY = "write one with `verlock doctor --facts-only > FILE`"
 Bytes = Count
 
 
@@ -38,12 +40,22 @@ class Memory(Model):
     limit: Bytes | None = None
     """Of the control group; none where it sets no limit."""
 
+    @model_validator(mode="after")
+    def _part_of_the_whole(self) -> Self:
+        _within("available", self.available, self.total)
+        return self
+
 
 class Space(Model):
     """A file system."""
 
     total: Bytes
     free: Bytes
+
+    @model_validator(mode="after")
+    def _part_of_the_whole(self) -> Self:
+        _within("free", self.free, self.total)
+        return self
 
 
 class Ulimits(Model):
@@ -79,6 +91,11 @@ class Nvidia(Model):
     cards: tuple[Card, ...] = ()
     visible: str | None = None
     """CUDA_VISIBLE_DEVICES; none where it is not set."""
+
+    @property
+    def told(self) -> bool:
+        """Whether anything was said about GPUs: the defaults alone do not say that there is none."""
+        return not self.model_fields_set.isdisjoint({"on_bus", "nodes", "cards"})
 
 
 class Mps(Model):
@@ -148,6 +165,15 @@ class Facts(Model):
     engines: tuple[Engine, ...] = ()
     leftovers: Leftovers = Leftovers()
 
+    def told(self, key: str) -> bool:
+        """Whether the key was given; a default in its place is no fact."""
+        return key in self.model_fields_set
+
+
+def _within(name: str, part: int, whole: int) -> None:
+    if part > whole:
+        raise ValueError(f"{name} ({part}) is more than total ({whole})")
+
 
 def load(path: Path) -> Facts:
     """Read a machine's description, as ``verlock doctor --facts-only`` writes it.
@@ -158,15 +184,30 @@ def load(path: Path) -> Facts:
     try:
         return Facts.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise OverrideError(
-            *(
-                Problem(
-                    what=one["msg"],
-                    where=f"{path}:{'.'.join(map(str, one['loc']))}",
-                    todo="write one with `verlock doctor --facts-only`",
-                )
-                for one in error.errors()
-            )
-        ) from None
+        raise OverrideError(*(_problem(path, one) for one in error.errors())) from None
     except OSError as error:
-        raise OverrideError("the facts cannot be read", where=str(path), why=error.strerror) from None
+        raise OverrideError(
+            "the facts cannot be read", where=str(path), why=error.strerror, todo=_REMEDY
+        ) from None
+
+
+def _problem(path: Path, one: Mapping[str, Any]) -> Problem:
+    key = ".".join(map(str, one["loc"]))
+    return Problem(
+        what=one["msg"].removeprefix("Value error, "),
+        where=f"{path}:{key}" if key else str(path),
+        why=_reason(one),
+        todo=_REMEDY,
+    )
+
+
+def _reason(one: Mapping[str, Any]) -> str:
+    match one["type"]:
+        case "json_invalid":
+            return "a description is one JSON object"
+        case "missing":
+            return "the checks compare it, and no default would be true"
+        case "extra_forbidden":
+            return "no check reads such a key: a typing mistake, or a description of another version"
+        case _:
+            return f"it is {str(one['input'])[:80]!r}" if one["loc"] else "a description is one JSON object"

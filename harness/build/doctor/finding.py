@@ -20,6 +20,7 @@ CheckId = Literal[
     "environment.missing",
     "environment.ray",
     "environment.torch",
+    "facts.unknown",
     "gpu.absent",
     "gpu.architecture",
     "gpu.busy",

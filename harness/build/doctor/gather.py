@@ -115,12 +115,12 @@ def _memory() -> model.Memory:
     limits = [int(text) for path in _LIMITS if (text := _text(path)).isdigit()]
     limit = min((n for n in limits if n < memory.total), default=None)
     available = memory.available if limit is None else min(memory.available, limit)
-    return model.Memory(total=memory.total, available=available, limit=limit)
+    return model.Memory(total=memory.total, available=min(available, memory.total), limit=limit)
 
 
 def _space(path: Path) -> model.Space:
     usage = shutil.disk_usage(path)
-    return model.Space(total=usage.total, free=usage.free)
+    return model.Space(total=usage.total, free=min(usage.free, usage.total))
 
 
 def _ulimits() -> model.Ulimits:

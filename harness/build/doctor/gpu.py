@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from harness.build.audit.fatbin import Code
-from harness.build.audit.limits import number, older
+from harness.build.audit.limits import is_version, number, older
 from harness.build.doctor import bounds
 from harness.build.doctor.facts import Card, Facts
 from harness.build.doctor.finding import Finding, Measure
@@ -25,7 +25,7 @@ def capability(card: Card) -> str | None:
 
 def presence(facts: Facts, against: Measure) -> Iterator[Finding]:
     """Whether there is a GPU, a driver that answers, and nothing that hides it."""
-    if against.profile.run.device != "cuda":
+    if against.profile.run.device != "cuda" or not facts.nvidia.told:
         return
     found, short = facts.nvidia, against.profile.short
     if not (found.on_bus or found.nodes or found.cards):
@@ -61,7 +61,7 @@ def presence(facts: Facts, against: Measure) -> Iterator[Finding]:
 def driver(facts: Facts, against: Measure) -> Iterator[Finding]:
     """Floor and ceiling of the driver: the pinned CUDA build's, and the card's."""
     version, bound = facts.nvidia.driver, against.profile.hardware.driver
-    if version is None or against.profile.run.device != "cuda":
+    if version is None or not is_version(version) or against.profile.run.device != "cuda":
         return
     runtime = next((v for n, v in against.locked.items() if n.startswith("nvidia-cuda-runtime")), "")
     series = next((one for one in against.limits.cuda if one.series == runtime.split(".")[0]), None)

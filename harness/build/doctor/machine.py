@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.build.audit.limits import older
+from harness.build.audit.limits import is_version, older
 from harness.build.doctor import bounds
 from harness.build.doctor.facts import Facts
 from harness.build.doctor.finding import Finding, Measure
@@ -30,7 +30,7 @@ def host(facts: Facts, against: Measure) -> Iterator[Finding]:
         )
         return
     floor = profile.software.macos_floor
-    if floor and here.macos and older(here.macos, floor):
+    if floor and here.macos and is_version(here.macos) and older(here.macos, floor):
         yield Finding(
             id="host.macos",
             severity="error",
@@ -39,7 +39,7 @@ def host(facts: Facts, against: Measure) -> Iterator[Finding]:
             remedy=f"update to macOS {floor} or newer",
         )
     wanted = next((v for tag, v in bounds.GLIBC.items() if tag in target.python_platform), None)
-    if wanted and here.glibc and older(here.glibc, ".".join(map(str, wanted))):
+    if wanted and here.glibc and is_version(here.glibc) and older(here.glibc, ".".join(map(str, wanted))):
         yield Finding(
             id="host.glibc",
             severity="error",

@@ -17,6 +17,8 @@ _SHOWN = 3
 def environment(facts: Facts, against: Measure) -> Iterator[Finding]:
     """Made, what the lock says, nothing forbidden, and importable."""
     made = facts.environment
+    if not facts.told("environment"):
+        return
     if made is None:
         yield Finding(
             id="environment.missing",
@@ -138,7 +140,7 @@ def mps(facts: Facts, against: Measure) -> Iterator[Finding]:
 
 def engine(facts: Facts, against: Measure) -> Iterator[Finding]:
     """A container engine: needed for a GPU profile's smoke and for every image, else not."""
-    if any(one.usable for one in facts.engines):
+    if not facts.told("engines") or any(one.usable for one in facts.engines):
         return
     needed = against.profile.run.device == "cuda"
     first = facts.engines[0] if facts.engines else None

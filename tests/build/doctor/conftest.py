@@ -53,12 +53,15 @@ def healthy(name: str, change: Change) -> Facts:
     if mac:
         host = {"system": "darwin", "machine": "arm64", "release": "24.6", "macos": "15.6", "cpus": 10}
     document: dict[str, Any] = {
+        "schema_version": 1,
         "host": host,
         "memory": {"total": 128 * GIB, "available": 120 * GIB},
         "disk": {"total": 500 * GIB, "free": 300 * GIB},
         "shm": None if mac else {"total": 64 * GIB, "free": 64 * GIB},
         "ulimits": {"files_soft": 1024, "files_hard": 1048576, "processes_soft": None},
         "engines": [{"title": "docker 28.2.2", "usable": True}],
+        "nvidia": {"on_bus": 0},
+        "leftovers": {"processes": 0},
     }
     if name in CARDS:
         driver, card = CARDS[name]

@@ -28,7 +28,14 @@ TABLE: list[tuple[str, str, dict[str, Any], dict[str, Any], str, str]] = [
     ("host.glibc", CPU, {"host/glibc": "2.27"}, {"host/glibc": "2.28"}, "error", "manylinux_2_28"),
     ("host.glibc", A100, {"host/glibc": "2.28"}, {"host/glibc": "2.31"}, "error", "manylinux_2_31"),
     ("host.cpus", CPU, {"host/cpus": 1}, {"host/cpus": 2}, "warning", "heartbeats"),
-    ("memory.total", CPU, {"memory/total": 8 * GIB}, {"memory/total": 15 * GIB}, "warning", "plan memory"),
+    (
+        "memory.total",
+        CPU,
+        {"memory": {"total": 8 * GIB, "available": 7 * GIB}},
+        {"memory": {"total": 15 * GIB, "available": 14 * GIB}},
+        "warning",
+        "plan memory",
+    ),
     ("memory.total", CPU, {"memory/limit": 2 * GIB}, {"memory/limit": 16 * GIB}, "error", "docker run"),
     ("memory.available", CPU, {"memory/available": 2 * GIB}, {"memory/available": 3 * GIB}, "warning", "1.9"),
     ("disk.free", CPU, {"disk/free": GIB // 2}, {"disk/free": 30 * GIB}, "error", "records"),
@@ -54,8 +61,24 @@ TABLE: list[tuple[str, str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     ("leftovers", CPU, {"leftovers": {"processes": 1}}, {"leftovers": {}}, "warning", "--fix"),
     ("leftovers", CPU, {"leftovers": {"ray_folders": 1}}, {}, "warning", "--fix"),
-    ("gpu.absent", P40, {"nvidia": {}}, {}, "error", "--rehearse"),
-    ("gpu.absent", A100, {"nvidia": {}, "host/container": True}, {}, "error", "--gpus all"),
+    ("facts.unknown", P40, {"nvidia/driver": "banana"}, {}, "warning", "'banana' is no version"),
+    ("facts.unknown", P40, {"nvidia/driver": None}, {}, "warning", "nvidia.driver"),
+    ("facts.unknown", P40, {"nvidia": {"smi": True}}, {"nvidia": {"on_bus": 1}}, "warning", "which GPUs"),
+    (
+        "facts.unknown",
+        A100,
+        {CARD: [{"name": "Card", "memory_mib": 40960}]},
+        {},
+        "warning",
+        "capability of Card",
+    ),
+    ("facts.unknown", CPU, {"host/glibc": None}, {}, "warning", "the facts do not say it"),
+    ("facts.unknown", CPU, {"host/glibc": "2.x"}, {}, "warning", "'2.x' is no version"),
+    ("facts.unknown", MAC, {"host/macos": None}, {}, "warning", "version of macOS"),
+    ("facts.unknown", MAC, {"host/macos": "banana"}, {}, "warning", "'banana' is no version"),
+    ("facts.unknown", CPU, {"shm": None}, {}, "warning", "/dev/shm"),
+    ("gpu.absent", P40, {"nvidia": {"on_bus": 0}}, {}, "error", "--rehearse"),
+    ("gpu.absent", A100, {"nvidia": {"on_bus": 0}, "host/container": True}, {}, "error", "--gpus all"),
     ("gpu.driver-missing", P40, {"nvidia": {"on_bus": 1}}, {}, "error", "nvidia-smi is not installed"),
     ("gpu.hidden", A100, {"nvidia/visible": ""}, {"nvidia/visible": "0"}, "error", "unset"),
     ("gpu.hidden", A100, {"nvidia/visible": "3"}, {"nvidia/visible": "GPU-1a2b"}, "error", "nvidia-smi -L"),
@@ -228,3 +251,53 @@ def test_every_check_has_its_row() -> None:
 @pytest.mark.parametrize("name", names())
 def test_on_a_healthy_machine_there_is_nothing_to_find(name: str, healthy: Healthy) -> None:
     assert [one for one in found(name, {}, healthy) if one.id != "mps.cannot"] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "profile", "silent"),
+    [
+        ("schema_version", CPU, ""),
+        ("environment", CPU, "environment.missing"),
+        ("leftovers", CPU, "leftovers"),
+        ("shm", CPU, "shm.size"),
+        ("engines", P40, "engine.none"),
+        ("nvidia", P40, "gpu.absent"),
+    ],
+)
+def test_a_key_that_is_left_out_is_not_known_and_no_verdict(
+    key: str, profile: str, silent: str, healthy: Healthy
+) -> None:
+    """A description without the key: one warning that names it, and nothing follows from the default."""
+    document = healthy(profile, {}).model_dump(exclude_unset=True)
+    del document[key]
+    facts = Facts.model_validate(document)
+    findings = evaluate(facts, measure(load(profile), facts))
+    assert [(one.id, one.severity) for one in findings if one.id != "environment.missing"] == [
+        ("facts.unknown", "warning")
+    ]
+    assert f"({key}" in findings[0].what
+    assert silent not in [one.id for one in findings]
+
+
+@pytest.mark.parametrize("key", ["nvidia", "engines"])
+def test_what_the_profile_does_not_need_need_not_be_known(key: str, healthy: Healthy) -> None:
+    document = healthy(CPU, {}).model_dump(exclude_unset=True)
+    del document[key]
+    facts = Facts.model_validate(document)
+    assert evaluate(facts, measure(load(CPU), facts)) == ()
+
+
+@pytest.mark.parametrize(
+    ("profile", "change"),
+    [
+        (P40, {"nvidia": {"on_bus": 1, "smi": True, "driver": "banana"}}),
+        (MAC, {"host/macos": "banana"}),
+        (CPU, {"host/glibc": "banana"}),
+    ],
+)
+def test_a_word_that_is_no_version_is_neither_old_nor_new(
+    profile: str, change: dict[str, Any], healthy: Healthy
+) -> None:
+    ids = {one.id for one in found(profile, change, healthy)}
+    assert "facts.unknown" in ids
+    assert ids.isdisjoint({"gpu.driver-floor", "gpu.driver-ceiling", "host.macos", "host.glibc"})

@@ -118,6 +118,42 @@ def test_a_description_with_mistakes_names_each(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "where", "what", "why"),
+    [
+        ("{", "", "Invalid JSON", "one JSON object"),
+        ("[]", "", "should be an object", "one JSON object"),
+        ("memory/total=1", ":memory", "available (2147483648) is more than total (1)", "2147483648"),
+        ("disk/free=9999999999999", ":disk", "free (9999999999999) is more than total", "9999999999999"),
+        ("host/cpus=0", ":host.cpus", "greater than or equal to 1", "it is '0'"),
+        ("host/gpu=1", ":host.gpu", "not permitted", "no check reads such a key"),
+        ("host/cpus", ":host.cpus", "required", "no default would be true"),
+        (None, "", "cannot be read", "No such file"),
+    ],
+)
+def test_a_description_that_cannot_be_used_says_where_why_and_what_to_do(
+    text: str | None, where: str, what: str, why: str, tmp_path: Path
+) -> None:
+    """A file's text, or a key of a good description that is set (KEY=VALUE) or taken away (KEY)."""
+    file = tmp_path / "facts.json"
+    if text and "/" in text:
+        document = json.loads((FOLDER / "container-small.json").read_text())
+        path, set_, value = text.partition("=")
+        section, key = path.split("/")
+        document[section].pop(key, None)
+        document[section] |= {key: int(value)} if set_ else {}
+        text = json.dumps(document)
+    if text:
+        file.write_text(text)
+    with pytest.raises(OverrideError) as caught:
+        model.load(file)
+    (problem,) = caught.value.problems
+    assert problem.where == f"{file}{where}"
+    assert what in problem.what
+    assert why in str(problem.why)
+    assert "--facts-only" in str(problem.todo)
+
+
 def verlock(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "harness", "doctor", *arguments], capture_output=True, text=True, check=False
@@ -135,6 +171,19 @@ def test_the_command_says_the_same_and_fails_on_an_error() -> None:
     told = verlock("--facts", str(FOLDER / "p40-driver-470.json"))
     assert "error    gpu.driver-floor: driver 470.256.02 is older than 525.60.13" in told.stdout
     assert verlock("--facts", str(FOLDER / "p40-driver-550.json")).returncode == 0
+
+
+def test_a_description_that_leaves_out_what_is_needed_is_no_promise(tmp_path: Path) -> None:
+    document = json.loads((FOLDER / "p40-driver-550.json").read_text())
+    del document["nvidia"], document["engines"]
+    file = tmp_path / "facts.json"
+    file.write_text(json.dumps(document))
+    done = verlock("--json", "--facts", str(file), "--profile", "p40")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "can run as far as is known")
+    told = verlock("--facts", str(file), "--profile", "p40").stdout
+    assert "p40-sm61 can run here, as far as is known; 3 warnings" in told
+    assert "no GPU" not in told
+    assert "on PATH" not in told
 
 
 def test_another_machine_is_not_repaired_from_here() -> None:
