@@ -17,7 +17,7 @@ from harness.build.audit.finding import Finding
 from harness.build.lock import folder
 from harness.build.web import Web
 from harness.console import Output
-from harness.errors import AuditError, LockError
+from harness.errors import AuditError, LockError, OverrideError
 from harness.profiles import LockTarget, Profile, load
 
 _Wanted = tuple[str, str, tuple[str, ...]]  # name, version, allowed hashes
@@ -56,16 +56,20 @@ def audit(
 
     Raises:
         AuditError: something the run needs cannot run on the card, or cannot be judged.
+        OverrideError: a file that is no wheel, an environment without torch, or nothing to judge them for.
         LockError: no lock, or an index that does not answer.
     """
     profile = load(name)
+    chosen = list(wheels)
     if profile.hardware.accelerator != "cuda":
+        _refuse_to_ignore(
+            profile, {"--wheel": bool(chosen), "--installed": bool(installed), "--torch": bool(torch)}
+        )
         document = {"profile": profile.name, "verdict": "nothing to audit", "findings": []}
         why = f"{profile.name} has no CUDA card (accelerator: {profile.hardware.accelerator})"
         output.result(document, lambda: output.line(f"nothing to audit: {why}"))
         return 0
     target = next(one for one in profile.software.targets if one.system == "linux")
-    chosen = list(wheels)
     if chosen:
         read = _from_files(profile, target, chosen)
     elif installed:
@@ -74,6 +78,16 @@ def audit(
         read = _from_index(profile, target, torch, output)
     findings = decide.evaluate(read.packages, read.locked, profile, limits.load())
     return _report(profile, read, findings, output)
+
+
+def _refuse_to_ignore(profile: Profile, given: dict[str, bool]) -> None:
+    if options := [option for option, there in given.items() if there]:
+        raise OverrideError(
+            f"{options[0]} with a profile that has no CUDA card",
+            where=profile.name,
+            why=f"its accelerator is {profile.hardware.accelerator}: there is no card that could refuse it",
+            todo="name the profile whose card must run it, or leave the option out",
+        )
 
 
 def _locked(profile: Profile, target: LockTarget) -> dict[str, lockfile.Pin]:
@@ -88,8 +102,8 @@ def _locked(profile: Profile, target: LockTarget) -> dict[str, lockfile.Pin]:
 
 def _from_files(profile: Profile, target: LockTarget, paths: list[Path]) -> Read:
     started = time.monotonic()
-    if missing := [path for path in paths if not path.is_file()]:
-        raise AuditError(*(f"no such file: {path}" for path in missing))
+    if problems := [problem for path in paths if (problem := gather.unfit(path))]:
+        raise OverrideError(*problems)
     packages = tuple(gather.wheel(path) for path in paths)
     locked = {name: pin.version for name, pin in _locked(profile, target).items()}
     locked |= {package.name: package.version for package in packages}
@@ -101,10 +115,10 @@ def _from_environment(python: Path) -> Read:
     started = time.monotonic()
     packages, versions = gather.installed(python)
     if "torch" not in versions:
-        raise AuditError(
+        raise OverrideError(
             f"no torch is installed for {python}",
             why="an environment without it passes every audit and trains nothing",
-            todo="give the interpreter of the profile's environment",
+            todo="give the environment's interpreter, as `verlock env PROFILE` prints it",
         )
     seconds = time.monotonic() - started
     return Read(

@@ -24,7 +24,7 @@ from harness.build.audit import elf, library
 from harness.build.index import Offer
 from harness.build.ranges import RangeFile
 from harness.build.web import Web
-from harness.errors import AuditError, ToolMissingError
+from harness.errors import AuditError, Problem, ToolMissingError
 
 ENOUGH = 4
 """Containers in a sample. Within a library the sets of architectures hardly vary: of 393 in torch 2.8.0's
@@ -34,6 +34,8 @@ MOST = 48_000_000
 libtorch_cuda.so, 43 MB in libcublasLt.so.12 (CUDA 12.6)."""
 SMALLEST = 16 << 10
 """Bytes; nothing smaller holds a kernel."""
+_SECONDS = 60
+"""For an interpreter to say where its packages are."""
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 _STATES_ARCHITECTURES = "libtorch_python.so"  # what torch.cuda.get_arch_list() returns
 # What stands before it need not end in a NUL (2.9.1).
@@ -71,6 +73,27 @@ class _Sampled(io.RawIOBase):
         if self._wheel.fetched - self._before > MOST:
             return b""
         return self._member.read(size)
+
+
+def unfit(path: Path) -> Problem | None:
+    """Why a path that the user gave can be no wheel, before any is read."""
+    todo = "give a wheel file; `pip download --no-deps NAME==VERSION` fetches one"
+    if path.is_dir():
+        return Problem(
+            what="a folder, not a wheel file", where=str(path), why="a wheel is one file", todo=todo
+        )
+    if not path.is_file():
+        return Problem(what=f"no such file: {path}", where="--wheel", why="nothing is there", todo=todo)
+    try:
+        parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        return Problem(
+            what="not the name of a wheel",
+            where=str(path),
+            why=str(error),
+            todo="keep the name that it was published under",
+        )
+    return None
 
 
 def wheel(path: Path) -> Package:
@@ -133,14 +156,30 @@ def installed(python: Path) -> tuple[list[Package], dict[str, str]]:
 
 def _site_packages(python: Path) -> list[Path]:
     try:
-        done = subprocess.run([python, "-I", "-c", _PURELIB], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [python, "-I", "-c", _PURELIB],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_SECONDS,
+        )
         return [Path(name) for name in json.loads(done.stdout)]
-    except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        raise ToolMissingError(
-            f"{python} does not run as a Python",
-            why=str(error),
-            todo="give the environment's interpreter, as `verlock env PROFILE` prints it",
-        ) from None
+    except OSError as error:
+        why = error.strerror or "it cannot be started"
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        why = f"it ended with exit code {error.returncode}: {said[:200]}"
+    except subprocess.TimeoutExpired:
+        why = f"it gave no answer within {_SECONDS} s"
+    except (ValueError, TypeError):
+        why = "it answered something else than the list of folders that it was asked for"
+    raise ToolMissingError(
+        f"{python} does not run as a Python",
+        where="--installed",
+        why=why,
+        todo="give the environment's interpreter, as `verlock env PROFILE` prints it",
+    )
 
 
 def _is_large(path: Path) -> bool:

@@ -90,8 +90,17 @@ def open_saved(path: Path) -> Iterator[Saved]:
             yield _read(path, file, stack)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _bad(path, "is cut off or damaged", str(error)) from None
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise _bad(path, "is not a saved image", f"{type(error).__name__}: {error}") from None
+        except KeyError as error:
+            raise _bad(path, "is not a saved image", f"there is no {error.args[0]} in it") from None
+        except json.JSONDecodeError as error:
+            raise _bad(path, "is not a saved image", f"a part that must be JSON is not: {error}") from None
+        except UnicodeDecodeError:
+            raise _bad(path, "is not a saved image", "a part that must be JSON is no text") from None
+        except ValueError as error:
+            raise _bad(path, "is not a saved image", str(error)) from None
+        except (IndexError, TypeError, AttributeError):
+            why = "its manifest or its configuration has another form than an image's"
+            raise _bad(path, "is not a saved image", why) from None
 
 
 def whole(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
@@ -132,6 +141,8 @@ def _names(there: Any, read: Any) -> tuple[str, list[str]]:
         if len(images) != 1:
             raise ValueError(f"the archive holds {len(images)} images")
         return images[0]["Config"], images[0]["Layers"]
+    if "index.json" not in there:
+        raise ValueError("there is neither a manifest.json nor an index.json in it")
     manifest = read("index.json")
     while "manifests" in manifest:
         # Beside the image there may be a statement about how it was built.

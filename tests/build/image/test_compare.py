@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tarfile
 from dataclasses import replace
@@ -95,3 +96,33 @@ def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(ImageError, match="is no file"):
         compare(pipe, pipe)
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ({"etc/hosts": b"x"}, "there is neither a manifest.json nor an index.json in it"),
+        ({"manifest.json": b"{"}, "a part that must be JSON is not"),
+        ({"manifest.json": b"\x80{}"}, "a part that must be JSON is no text"),
+        ({"manifest.json": b"[]"}, "the archive holds 0 images"),
+        ({"manifest.json": b"7"}, "another form than an image's"),
+        ({"manifest.json": b'[{"Layers": []}]'}, "there is no Config in it"),
+        ({"manifest.json": b'[{"Config": "c.json", "Layers": []}]'}, "there is no c.json in it"),
+    ],
+)
+def test_an_archive_of_something_else_is_told_in_words(
+    tmp_path: Path, members: dict[str, bytes], why: str
+) -> None:
+    """No exception's name, and no quoted key alone."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    with pytest.raises(ImageError) as caught:
+        compare(path, path)
+    (problem,) = caught.value.problems
+    assert why in str(problem.why)
+    assert "Error" not in str(problem.why)
+    assert problem.todo

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from harness import cli
-from harness.errors import AuditError, LockError, ToolMissingError, VerlockError
+from harness.errors import AuditError, LockError, OverrideError, ToolMissingError, VerlockError
 
 OLD, NEW = [(2, 60, ""), (2, 70, "")], [(2, 70, ""), (2, 80, "")]
 ARCHITECTURES = b"\0sm_60 sm_70\0"
@@ -92,21 +92,35 @@ def test_options_that_exclude_each_other(audit: Audit) -> None:
     [
         ("torch-2.7.1-cp311-cp311-linux_x86_64.whl", b"", "damaged wheel"),
         ("torch-2.7.1-cp311-cp311-linux_x86_64.whl", b"PK\3\4 not really", "damaged wheel"),
-        ("torch.whl", None, "not the name of a wheel"),
-        ("absent-1-py3-none-any.whl", None, "no such file"),
     ],
 )
-def test_bad_wheels(
-    make: Any, tmp_path: Path, audit: Audit, name: str, content: bytes | None, message: str
-) -> None:
+def test_bad_wheels(tmp_path: Path, audit: Audit, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    elif name == "torch.whl":
-        make.wheel(tmp_path, "torch", "1", {}).rename(path)
+    path.write_bytes(content)
     error = audit("p40-sm61", "--wheel", path).exception
     assert isinstance(error, AuditError)
     assert message in str(error)
+
+
+def test_what_is_no_wheel_is_a_mistake_and_no_verdict_and_all_are_told(
+    make: Any, tmp_path: Path, audit: Audit
+) -> None:
+    make.wheel(tmp_path, "torch", "1", {}).rename(tmp_path / "torch.whl")
+    (tmp_path / "d").mkdir()
+    paths = [tmp_path / name for name in ("absent-1-py3-none-any.whl", "d", "torch.whl")]
+    error = audit("p40-sm61", *(word for path in paths for word in ("--wheel", path))).exception
+    assert isinstance(error, OverrideError)
+    assert error.exit_code != AuditError.exit_code
+    told = ["no such file", "a folder, not a wheel file", "not the name of a wheel"]
+    assert [word in problem.what for word, problem in zip(told, error.problems, strict=True)] == [True] * 3
+    assert all(problem.where and problem.why and problem.todo for problem in error.problems)
+
+
+@pytest.mark.parametrize("words", [("--wheel", "torch.whl"), ("--torch", "2.8.0"), ("--installed", "python")])
+def test_a_profile_without_a_card_ignores_nothing_in_silence(words: tuple[str, str], audit: Audit) -> None:
+    error = audit("cpu", *words).exception
+    assert isinstance(error, OverrideError)
+    assert f"{words[0]} with a profile that has no CUDA card" in str(error)
 
 
 def test_a_truncated_or_altered_wheel(make: Any, tmp_path: Path, audit: Audit) -> None:
@@ -214,6 +228,7 @@ def install(environment: Path, wheel: Path) -> None:
 def test_an_environment(make: Any, tmp_path: Path, audit: Audit, environment: Path) -> None:
     python = environment / "bin" / "python"
     error = audit("p40-sm61", "--installed", python).exception
+    assert isinstance(error, OverrideError)
     assert "no torch is installed" in str(error)
     install(environment, make.wheel(tmp_path, "torch", "2.7.1", torch_members(make, OLD)))
     install(environment, make.wheel(tmp_path, "vllm", "0.9.2", {"vllm/_C.abi3.so": make.cuda_library(NEW)}))
@@ -232,5 +247,24 @@ def test_an_environment(make: Any, tmp_path: Path, audit: Audit, environment: Pa
     assert "libtorch_cuda.so is not there" in done.stderr
 
 
-def test_no_interpreter(tmp_path: Path, audit: Audit) -> None:
-    assert isinstance(audit("p40-sm61", "--installed", tmp_path / "python").exception, ToolMissingError)
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (None, "No such file or directory"),
+        ("not a program", "Exec format error"),
+        ("#!/bin/sh\necho 'no such option' >&2\nexit 3\n", "it ended with exit code 3: no such option"),
+        ("#!/bin/sh\necho hello\n", "it answered something else"),
+        ("#!/bin/sh\necho 7\n", "it answered something else"),
+    ],
+)
+def test_no_interpreter(script: str | None, why: str, tmp_path: Path, audit: Audit) -> None:
+    """Words in place of Python's own: no exception's name, no ``PosixPath``."""
+    program = tmp_path / "python"
+    if script is not None:
+        program.write_text(script)
+        program.chmod(0o755)
+    error = audit("p40-sm61", "--installed", program).exception
+    assert isinstance(error, ToolMissingError)
+    (problem,) = error.problems
+    assert str(problem.why).startswith(why)
+    assert "Path(" not in str(error)
