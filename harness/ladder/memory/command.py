@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from harness.adapt.settings import Settings as PluginSettings
 from harness.console import Output
-from harness.errors import MemoryPlanError, Problem
+from harness.errors import MemoryPlanError, OverrideError, Problem, VerlockError
 from harness.ladder import compose, overrides
 from harness.ladder.memory import fit, models, settings
+from harness.ladder.memory import words as word_check
 from harness.ladder.memory.phases import Machine, Phase, Traced, phases
 from harness.profiles.load import load
 from harness.profiles.model import Profile
@@ -25,12 +28,35 @@ _GIB = 1 << 30
 class Planner:
     """Plans one model on one profile, again and again with other words; what was traced once is kept."""
 
-    def __init__(self, profile: Profile, values: dict[str, Any], words: Sequence[str]) -> None:
-        """``words`` are the user's Hydra overrides."""
-        self.profile, self.values, self.words = profile, values, tuple(words)
+    def __init__(
+        self, profile: Profile, values: dict[str, Any], words: Sequence[str], *, model: str = "--model"
+    ) -> None:
+        """``words`` are the user's Hydra overrides; ``model`` is where ``values`` are from."""
+        self.profile, self.values, self.words, self.model = profile, values, tuple(words), model
         self.machine = machine(profile)
         self._role = cache(self._trace_role)
         self._rollout = cache(self._trace_rollout)
+
+    def check(self) -> None:
+        """Judge words and model before anything is traced, which takes minutes.
+
+        Raises:
+            OverrideError: with all mistakes in the model and in the words.
+        """
+        problems: list[Problem] = []
+        for judge in (self._check_model, self._check_words):
+            try:
+                judge()
+            except OverrideError as error:
+                problems += error.problems
+        if problems:
+            raise OverrideError(*problems)
+
+    def _check_model(self) -> None:
+        models.check(self._config(), where=self.model)
+
+    def _check_words(self) -> None:
+        word_check.check(self._all(), self.words)
 
     def plan(self, more: Sequence[str] = ()) -> tuple[settings.Settings, list[Phase]]:
         """The phases with ``more`` words on top.
@@ -44,8 +70,7 @@ class Planner:
 
     def trace(self, more: Sequence[str] = ()) -> tuple[settings.Settings, Traced]:
         """The settings, and the bytes of each role."""
-        words = overrides.words(self.profile, _OWN, (*self.words, *more))
-        chosen = settings.read(compose.compose_config(words))
+        chosen = settings.read(compose.compose_config(self._all(more)))
         shape = (chosen.prompt, chosen.response, chosen.world)
         return chosen, Traced(
             actor=self._role(chosen.actor, *shape),
@@ -55,19 +80,45 @@ class Planner:
             tied=bool(self._config().tie_word_embeddings),
         )
 
+    def _all(self, more: Sequence[str] = ()) -> list[str]:
+        return overrides.words(self.profile, _OWN, (*self.words, *more))
+
     def _config(self) -> Any:
-        return models.configuration(self.values, attention=self.profile.numerics.attention)
+        attention = self.profile.numerics.attention
+        return models.configuration(self.values, attention=attention, where=self.model)
 
     def _trace_role(self, role: settings.RoleSettings, prompt: int, response: int, ranks: int) -> Any:
         from harness.ladder.memory import trace
 
         # Offloading moves bytes and makes none: the trace is the same.
-        return trace.role(self._config(), role, prompt=prompt, response=response, ranks=ranks)
+        with self._computes():
+            return trace.role(self._config(), role, prompt=prompt, response=response, ranks=ranks)
 
     def _trace_rollout(self, rollout: settings.RolloutSettings, prompt: int, response: int) -> Any:
         from harness.ladder.memory import trace
 
-        return trace.rollout(self._config(), rollout, prompt=prompt, response=response)
+        with self._computes():
+            return trace.rollout(self._config(), rollout, prompt=prompt, response=response)
+
+    @contextmanager
+    def _computes(self) -> Iterator[None]:
+        """What torch refuses while it computes is a shape that contradicts itself: the user's to correct."""
+        # torch logs the refused operation's traceback before it raises.
+        log = logging.getLogger("torch._subclasses.fake_tensor")
+        before, log.disabled = log.disabled, True
+        try:
+            yield
+        except VerlockError:
+            raise
+        except Exception as error:
+            raise OverrideError(
+                "the model does not compute with this configuration",
+                where=self.model,
+                why=f"{type(error).__name__}: {models.line(error)}",
+                todo="compare its numbers with the published config.json, or name a shipped shape",
+            ) from error
+        finally:
+            log.disabled = before
 
 
 def machine(profile: Profile) -> Machine:
@@ -83,14 +134,15 @@ def run(profile_name: str, model: str, words: Sequence[str], output: Output) -> 
 
     Raises:
         MemoryPlanError: it does not fit, with the first key to change; or it cannot be planned.
-        OverrideError: a word that does not compose.
+        OverrideError: words that do not compose or leave no plan, all at once; a model that cannot be.
     """
     started = time.monotonic()
     profile = load(profile_name)
     values = models.values(model)
     # verl chooses its platform and its engines when it is imported; the trace is one on a CPU.
     os.environ |= PluginSettings(device="cpu", attention=profile.numerics.attention).environment()
-    planner = Planner(profile, values, words)
+    planner = Planner(profile, values, words, model=models.place(model))
+    planner.check()
     with output.busy(f"tracing {model} under {profile.name}"):
         chosen, traced = planner.trace()
         found = phases(chosen, traced, planner.machine)

@@ -10,7 +10,7 @@ from harness.adapt.rollout.rows import MOST_ROWS
 from harness.errors import MemoryPlanError, Problem
 
 DtypeName = Literal["float32", "float16", "bfloat16"]
-_DTYPES: dict[str, DtypeName] = {
+DTYPES: dict[str, DtypeName] = {
     "fp32": "float32",
     "float32": "float32",
     "fp16": "float16",
@@ -116,7 +116,7 @@ def read(config: Any) -> Settings:
         reference=reader.reference() if uses_reference else None,
         rollout=RolloutSettings(
             name=str(rollout.name),
-            dtype=_DTYPES[str(rollout.dtype)],
+            dtype=DTYPES[str(rollout.dtype)],
             rows=min(int(rollout.max_num_seqs), MOST_ROWS),
             share=float(rollout.gpu_memory_utilization),
             sleeps=bool(rollout.free_cache_engine),
@@ -205,9 +205,9 @@ def _dtypes(fsdp: Any, *, trained: bool) -> Dtypes:
     """verl's own defaults: fp32 weights where they are trained, bf16 else, and bf16 to compute in."""
     mixed: Mapping[str, Any] = fsdp.get("mixed_precision") or {}
     return Dtypes(
-        weights=_DTYPES[str(fsdp.model_dtype or ("fp32" if trained else "bf16"))],
-        compute=_DTYPES[str(mixed.get("param_dtype", "bf16"))],
-        reduce=_DTYPES[str(mixed.get("reduce_dtype", "fp32"))],
+        weights=DTYPES[str(fsdp.model_dtype or ("fp32" if trained else "bf16"))],
+        compute=DTYPES[str(mixed.get("param_dtype", "bf16"))],
+        reduce=DTYPES[str(mixed.get("reduce_dtype", "fp32"))],
     )
 
 

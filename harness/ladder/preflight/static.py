@@ -39,7 +39,7 @@ def inspect(asked: Asked) -> Inspected:
     if composed.config is None:
         return Inspected(asked=asked, words=(), config=None, facts=Facts(), findings=composed.findings)
     findings = list(composed.findings)
-    config, base = (_plain(node, findings) for node in (composed.config, composed.verls))
+    config, base = (plain(node, findings) for node in (composed.config, composed.verls))
     near = {key: found for key in composed.forced if (found := tree.nearest(key, composed.verls))}
     findings += reads.unread(composed.forced, base, reads.index(compose.verl_folder()), near)
     findings += kinds.wrong(config, base, verls.field_types(base))
@@ -109,7 +109,7 @@ def _select(config: Mapping[str, Any], key: str) -> Any:
     return node
 
 
-def _plain(node: Any, findings: list[Finding]) -> dict[str, Any]:
+def plain(node: Any, findings: list[Finding]) -> dict[str, Any]:
     """The configuration as plain values; an interpolation that leads nowhere is a finding, once."""
     from omegaconf import OmegaConf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from contextlib import suppress
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from harness.console import Output
-from harness.errors import MemoryPlanError, UnknownProfileError
+from harness.errors import MemoryPlanError, OverrideError, UnknownProfileError
 from harness.ladder.memory import command, fit
 from harness.ladder.memory.phases import Machine
+from harness.profiles import load
 
 SHAPE = {
     "model_type": "llama",
@@ -85,6 +87,65 @@ def test_it_fits_or_the_key_that_it_names_makes_it_fit(
         command.run("p40", model, [*WORDS, *off], Output())
     assert f"change first: {keys[0]}" in str(caught.value)
     assert "actor update" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ([], []),
+        (["foo=1", "data.train_batch_size=-3"], ["foo", "data.train_batch_size"]),
+        (["trainer.n_gpus_per_node=0", "trainer.nnodes=null"], ["trainer.n_gpus_per_node", "trainer.nnodes"]),
+        (["data.max_prompt_length=x", "critic.optim=null"], ["data.max_prompt_length", "critic.optim"]),
+        (["~critic"], ["critic"]),
+        (["model_engine=megatron"], ["model_engine"]),
+        (["data.max_response_length=${nope}"], ["data.max_response_length"]),
+        (["a b c"], ["a b c"]),
+        (
+            ["actor_rollout_ref.rollout.dtype=int3", "critic.fsdp.model_dtype=int3"],
+            ["actor_rollout_ref.rollout.dtype", "critic.fsdp.model_dtype"],
+        ),
+        (
+            [
+                "actor_rollout_ref.model.lora_rank=null",
+                "actor_rollout_ref.rollout.gpu_memory_utilization=1.5",
+            ],
+            ["actor_rollout_ref.model.lora_rank", "actor_rollout_ref.rollout.gpu_memory_utilization"],
+        ),
+    ],
+)
+def test_mistakes_in_words_and_model_are_told_together_before_anything_is_traced(
+    words: list[str], wrong: list[str]
+) -> None:
+    """The model has one too, so that both kinds are seen at once; ``check`` traces nothing."""
+    # verl's tree repeats the length elsewhere, and Hydra names that place.
+    derived = {"actor_rollout_ref.rollout.response_length"}
+    for heads in (4, 3):
+        shape = {**SHAPE, "num_key_value_heads": heads}
+        places = ["c.json:num_key_value_heads"] * (heads == 3)
+        planner = command.Planner(load("p40"), shape, [*WORDS, *words], model="c.json")
+        if not wrong and not places:
+            planner.check()
+            continue
+        with pytest.raises(OverrideError) as caught:
+            planner.check()
+        assert all(one.todo for one in caught.value.problems)
+        told = [str(one.where) for one in caught.value.problems]
+        assert told[: len(places)] == places
+        assert sorted(wrong) == sorted(set(told[len(places) :]) - derived)
+
+
+def test_a_shape_that_torch_refuses_is_the_users_to_correct(caplog: pytest.LogCaptureFixture) -> None:
+    """The heads are consistent, and their width is odd: the rotary embedding cannot halve it."""
+    planner = command.Planner(load("p40"), {**SHAPE, "head_dim": 5}, WORDS, model="c.json")
+    planner.check()
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log.addHandler(caplog.handler)  # torch's loggers have handlers of their own, and do not propagate
+    with pytest.raises(OverrideError, match=r"c\.json: the model does not compute") as caught:
+        planner.trace()
+    assert "RuntimeError" in str(caught.value)
+    log.removeHandler(caplog.handler)
+    assert caplog.text == ""
+    assert log.disabled is False
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from harness.errors import MemoryPlanError
+from harness.errors import OverrideError
 from harness.ladder.memory import models
 
 
@@ -47,17 +47,53 @@ def test_a_folder_or_a_file_of_the_users(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "cannot be read"), ("[]", "not a model's"), ('{"hidden_size": 1}', "no key model_type")],
+    [
+        ("{", "cannot be read"),
+        ("[]", "not a model's"),
+        ('{"hidden_size": 1}', "no key model_type"),
+        ('{"model_type": []}', "no key model_type"),
+    ],
 )
 def test_a_file_that_is_no_configuration(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(text)
-    with pytest.raises(MemoryPlanError, match=told):
+    with pytest.raises(OverrideError, match=told) as caught:
         models.values(str(file))
+    assert told_in_full(caught.value)
 
 
 def test_an_unknown_model_and_an_unknown_type() -> None:
-    with pytest.raises(MemoryPlanError, match=r"did you mean Qwen2\.5-0\.5B"):
+    with pytest.raises(OverrideError, match=r"did you mean Qwen2\.5-0\.5B"):
         models.values("Qwen2.5-0.5")
-    with pytest.raises(MemoryPlanError, match="type nonsense"):
+    with pytest.raises(OverrideError, match="type nonsense") as caught:
         models.configuration({"model_type": "nonsense"}, attention="sdpa")
+    assert told_in_full(caught.value)
+    with pytest.raises(OverrideError, match=r"did you mean llama\?"):
+        models.configuration({"model_type": "lama"}, attention="sdpa")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_hidden_layers": "x"}, "expected int, got str"),
+        ({"num_attention_heads": 9}, "9 attention heads cannot share 4 heads"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"vocab_size": -1}, "vocab_size is -1"),
+        ({"rope_scaling": "x"}, "of these values"),
+    ],
+)
+def test_a_value_that_no_model_can_have(change: dict[str, object], told: str) -> None:
+    good = {"model_type": "llama", "hidden_size": 72, "num_attention_heads": 8, "num_key_value_heads": 4}
+    models.check(models.configuration(good, attention="sdpa"), where="c.json")
+    with pytest.raises(OverrideError) as caught:
+        models.check(
+            models.configuration({**good, **change}, attention="sdpa", where="c.json"), where="c.json"
+        )
+    assert told in str(caught.value)
+    assert told_in_full(caught.value)
+
+
+def told_in_full(error: OverrideError) -> bool:
+    """What, where, why and what to do, and no list of hundreds of names."""
+    whole = all(one.where and one.why and one.todo for one in error.problems)
+    return whole and error.exit_code == 21 and len(str(error)) < 600
