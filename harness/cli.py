@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -108,9 +109,13 @@ app.add_typer(handoff.app, name="handoff")
 def main() -> None:
     """Run the command line; a :class:`VerlockError` becomes a message and its exit code."""
     output = Output(as_json="--json" in sys.argv[1:])
+    _ask_to_stop_is_ctrl_c()
+    code: Any
     try:
         # With --json an unknown option must be a document too; for people typer's own box is the best.
         code = app(standalone_mode=not output.as_json)
+    except SystemExit as end:
+        code = end.code
     except VerlockError as error:
         _end(output, error)
     except _MISUSE as error:
@@ -123,6 +128,17 @@ def main() -> None:
     if code == InterruptedRunError.exit_code:  # what typer makes of Ctrl-C, with no word
         _end(output, InterruptedRunError("interrupted", todo="start it again"))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _ask_to_stop_is_ctrl_c() -> None:
+    """What CI, systemd and a closed terminal send cleans up as Ctrl-C does; nohup's ignoring stays."""
+
+    def interrupt(_signum: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, interrupt)
 
 
 def _end(output: Output, error: VerlockError) -> NoReturn:

@@ -46,7 +46,8 @@ def test_help_and_version_end_well() -> None:
         assert said in done.stdout
 
 
-def test_ctrl_c_is_told_and_leaves_nothing_half_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_being_stopped_is_told_and_leaves_nothing_half_made(tmp_path: Path, signum: int) -> None:
     command = [*VERLOCK, "env", "cpu", "--fresh", "--json"]
     process = subprocess.Popen(
         command,
@@ -57,7 +58,7 @@ def test_ctrl_c_is_told_and_leaves_nothing_half_made(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     assert "making the environment" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signum)
     told, _ = process.communicate()
     assert process.returncode == 130
     assert json.loads(told)["error"]["type"] == "InterruptedRunError"

@@ -32,6 +32,13 @@ _LEFT_OUT = ("doc", "doc-base", "info", "lintian", "locale", "man")
 _HOST = ("etc/hostname", "etc/resolv.conf", "etc/apt/sources.list", "etc/apt/sources.list.d/*")
 # What installing leaves behind that says when, not what.
 _TRACES = ("var/log/*.log", "var/log/apt", "var/cache/ldconfig/aux-cache", "var/cache/apt/*.bin")
+# As root, mmdebstrap mounts this machine's /dev/shm, /proc and /sys in its tree. Were it killed, they would
+# stay, and who removes the folder would empty /dev/shm. In namespaces of its own they end with it.
+_APART = (
+    ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--mount-proc")
+    if os.getuid() == 0
+    else ()
+)
 _RECIPE = "1"
 """Raise it when the recipe changes: kept bases are then made again."""
 
@@ -91,6 +98,7 @@ def command(profile: Profile, target: Path, *, notes: Path, own_sources: bool) -
     keep = f'cp "$1"/var/lib/apt/lists/*_Packages "$1"/var/lib/dpkg/status {notes}/'
     clean = " ".join(f'"$1"/{pattern}' for pattern in (*_HOST, *_TRACES))
     return [
+        *_APART,
         "mmdebstrap",
         "--variant=minbase",
         "--format=tar",

@@ -96,21 +96,25 @@ def find() -> list[Engine]:
     return sorted(engines, key=lambda engine: not engine.usable)
 
 
-def choose(engines: Sequence[Engine]) -> Engine:
-    """The first usable engine.
+def choose(engines: Sequence[Engine], *, kind: Kind | None = None) -> Engine:
+    """The first usable engine, of that kind where one is named.
+
+    Who names a daemon in DOCKER_HOST means that one: podman does not step in where it does not answer.
 
     Raises:
         EngineError: none is, with what each of them lacks.
     """
+    kind = kind or ("docker" if os.environ.get("DOCKER_HOST") and not os.environ.get(VARIABLE) else None)
+    engines = [engine for engine in engines if kind in {None, engine.kind}]
     for engine in engines:
         if engine.usable:
             return engine
     if not engines:
         raise EngineError(
-            "no container engine was found",
+            f"no {kind or 'container engine'} was found",
             where=os.environ.get(VARIABLE) or "PATH",
-            why="an image is built by docker or podman",
-            todo="install one (Debian: apt-get install docker.io; in CI: .ci/engine)",
+            why="an image is built by docker or podman, and run by docker",
+            todo="install it (Debian: apt-get install docker.io; in CI: .ci/engine)",
         )
     raise EngineError(
         *(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -112,50 +112,48 @@ def climb(
     place = _place(profile, rehearse=rehearse)
     if image and native:
         raise typer.BadParameter("--image and --native exclude each other")
+    asked: dict[str, Any] = {
+        "profile": profile,
+        "first": first,
+        "last": "ppo-2ranks" if full else last,
+        "learn": learn,
+        "rollout": rollout,
+        "reward": reward,
+        "checkpoint": checkpoint,
+        "model": model,
+        "data": data,
+        "algorithm": algorithm,
+        "trainer": trainer,
+        "seed": seed,
+        "steps": steps,
+        "verl_source": verl_source,
+        "without_patches": without_patch or [],
+        "overrides": overrides or [],
+        "fork": fork,
+        "deadline": deadline,
+        "silence": silence,
+        "stop_at": stop_at,
+        "pdb": pdb,
+        "debugpy": debugpy,
+        "log_level": log_level,
+        "runs": runs,
+        "place": place,
+        "enforce": enforce,
+        "ledger": ledger,
+    }
+    from harness.ladder.command import parse, run
+
+    parse(**asked)
     if image or (place.device == "cuda" and not native and not inside(profile)):
         raise typer.Exit(_in_image(context, output, gpus=place.device == "cuda"))
     go_inside(profile, source=verl_source, group="dev" if debugpy else None)
     from harness.evidence import report
-    from harness.ladder.command import run
 
     def complete(folder: Path) -> None:
         report.write(folder)
         output.line(f"record: {folder} (run.json, report.html, metrics.jsonl, output.log)")
 
-    run(
-        output,
-        complete,
-        learn=learn,
-        device=device,
-        compare=compare,
-        profile=profile,
-        first=first,
-        last="ppo-2ranks" if full else last,
-        rollout=rollout,
-        reward=reward,
-        checkpoint=checkpoint,
-        model=model,
-        data=data,
-        algorithm=algorithm,
-        trainer=trainer,
-        seed=seed,
-        steps=steps,
-        verl_source=verl_source,
-        without_patches=without_patch or [],
-        overrides=overrides or [],
-        fork=fork,
-        print_config=print_config,
-        deadline=deadline,
-        silence=silence,
-        stop_at=stop_at,
-        pdb=pdb,
-        debugpy=debugpy,
-        log_level=log_level,
-        runs=runs,
-        place=place,
-        enforce=enforce,
-        ledger=ledger,
-    )
+    run(output, complete, device=device, compare=compare, print_config=print_config, **asked)
 
 
 def _in_image(context: typer.Context, output: Output, *, gpus: bool) -> int:

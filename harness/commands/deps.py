@@ -16,6 +16,11 @@ def deps(
     as_json: Json = False,
 ) -> None:
     """Climb with every import written down: which packages each rung needs, and who asked for the rest."""
+    from harness.errors import OverrideError
+    from harness.ladder.options import ORDER
+
+    if last not in ORDER:
+        raise OverrideError(f"--to {last} is unknown", todo=f"one of: {', '.join(ORDER)}")
     go_inside(profile)
     from harness.ladder.deps.command import run
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.common import Json, go_inside
+from harness.commands.common import Json, go_inside, inside
 from harness.console import Output
 
 
@@ -29,6 +29,8 @@ def fingerprint(
     from harness.fingerprint.lock import marker
 
     name = profile or str((marker() or {}).get("profile", "cpu"))
+    if not inside(name):
+        _is_here(name)
     go_inside(name)
     from harness.fingerprint.report import report
 
@@ -41,3 +43,17 @@ def fingerprint(
         output.line(document["checked"]["line"], style="green")
 
     output.result(document, human)
+
+
+def _is_here(profile: str) -> None:
+    """What is not installed is not made for the sake of a check."""
+    from harness.build.environment import find
+    from harness.errors import EnvironmentDiffersError
+    from harness.profiles import load
+
+    if find(load(profile)) is None:
+        raise EnvironmentDiffersError(
+            f"the environment of {profile} is not on this machine",
+            why="there is nothing to check",
+            todo=f"`verlock env {profile}` makes it",
+        )

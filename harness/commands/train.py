@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.common import Json
+from harness.commands.common import Json, go_inside
 from harness.console import Output
 
 
@@ -24,6 +24,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train as a handed-off job: check every node, run verl's main_ppo, leave a record; a new try goes on."""
+    go_inside(profile)
     from harness.evidence import report
     from harness.ladder.climb import this_command
     from harness.ladder.train import Job

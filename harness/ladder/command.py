@@ -10,13 +10,9 @@ from harness.adapt.logs import LEVELS
 from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
-from harness.ladder import compare as comparing
-from harness.ladder import compose, contract, origins, stopped
-from harness.ladder import learn as learning
-from harness.ladder.climb import climb, this_command
-from harness.ladder.options import ORDER, Algorithm, Checkpoint, ClimbOptions
+from harness.ladder import contract, stopped
+from harness.ladder.options import ORDER, TINY, Algorithm, Checkpoint, ClimbOptions
 from harness.ladder.place import HERE
-from harness.ladder.rungs import rung
 from harness.profiles.load import load
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -39,9 +35,13 @@ def parse(
     verl_source: Path | None,
     enforce: bool = False,
     ledger: bool = False,
+    learn: bool = False,
     **given: Any,
 ) -> ClimbOptions:
-    """Check the words of the command line; every wrong one is reported."""
+    """Check the words of the command line; every wrong one is reported.
+
+    Needs neither torch nor verl: a slip is told before an environment of gigabytes is made.
+    """
     from harness.adapt.names import PATCH_NAMES
 
     stop_at, debugpy, pdb = (given.pop(name, None) for name in ("stop_at", "debugpy", "pdb"))
@@ -68,6 +68,23 @@ def parse(
         problems.append(
             Problem(what="--enforce and --ledger together", todo="--ledger goes on, --enforce ends: choose")
         )
+    if learn and (words["first"], words["last"]) != (ORDER[0], "ppo"):
+        problems.append(
+            Problem(what="--learn together with --from, --to or --full", todo="--learn has rungs of its own")
+        )
+    problems += [
+        Problem(what=f"--{name} {path} is not there", todo=f"give {TINY}, or a path that exists")
+        for name, path in (("model", words["model"]), ("data", words["data"]))
+        if path != TINY and not Path(path).expanduser().exists()
+    ]
+    if verl_source and not Path(verl_source, "verl", "__init__.py").expanduser().is_file():
+        problems.append(
+            Problem(
+                what=f"--verl-source {verl_source} is no checkout of verl",
+                why="it has no verl/__init__.py",
+                todo="name the folder that holds the folder verl",
+            )
+        )
     if pdb and (stop_at is None or debugpy is not None):
         problems.append(
             Problem(what="--pdb needs --break, without --debugpy", todo="--break FILE:LINE --pdb")
@@ -91,13 +108,18 @@ def run(
     output: Output,
     complete: Callable[[Path], object],
     *,
-    learn: bool,
     print_config: bool,
     device: str | None,
     compare: str | None,
     **words: Any,
 ) -> None:
     """Climb and report. Raises what the climb raises; the record is complete by then."""
+    from harness.ladder import compare as comparing
+    from harness.ladder import compose, origins
+    from harness.ladder import learn as learning
+    from harness.ladder.climb import climb, this_command
+    from harness.ladder.rungs import rung
+
     options = parse(**words)
     devices = comparing.pair(device, compare, options)
     options.reward_function()
@@ -111,7 +133,7 @@ def run(
         comparing.usable(devices.first)
         comparing.usable(devices.second)
         done = climb(options, comparing.steps(options, devices), output, this_command(), complete)
-    elif learn:
+    elif words.get("learn"):
         options = learning.options_for(options)
         done = climb(options, learning.steps(options), output, this_command(), complete)
     else:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from harness.build import base, base_lock
 from harness.build.base_lock import Package
+from harness.build.image import make
 from harness.build.lock import folder
 from harness.console import Output
 from harness.errors import BuildError, LockError, ToolMissingError
@@ -99,6 +103,43 @@ def test_other_packages_are_refused_and_named(tmp_path: Path, found: tuple[Packa
         base_lock.compare((LIBC, PYTHON), found, tmp_path / "base.lock", load("cpu"))
     assert len(caught.value.problems) == 1
     assert caught.match("--update-base")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's bootstrap mounts this machine's folders")
+def test_what_a_killed_bootstrap_mounted_goes_with_it(tmp_path: Path) -> None:
+    """The prefix of the command line before a program that mounts and is killed; without it, as proof."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    prefix = base.command(load("cpu"), tmp_path / "t", notes=tmp_path, own_sources=False)
+    apart = prefix[: prefix.index("mmdebstrap")]
+    for words, remains in ((apart, False), ([], True)):
+        target = tmp_path / ".base.x"
+        target.mkdir(exist_ok=True)
+        script = f"mount --bind {precious} {target}; touch {precious}/mounted; sleep 60"
+        with subprocess.Popen([*words, "sh", "-c", script], start_new_session=True) as killed:
+            while not (precious / "mounted").exists():
+                time.sleep(0.02)
+            os.killpg(killed.pid, signal.SIGKILL)
+        assert (target / "mounted").exists() is remains
+        if remains:
+            with (
+                pytest.raises(BuildError, match="left folders of this machine mounted"),
+                make.alone(tmp_path),
+            ):
+                pytest.fail("went on")
+            subprocess.run(["umount", target], check=True)
+        assert (precious / "mounted").exists()
+        (precious / "mounted").unlink()
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    home = tmp_path / "cpu"
+    (home / ".base.1" / "mmdebstrap.x").mkdir(parents=True)
+    (home / ".build.2").mkdir()
+    (home / ".saved.3.tar").touch()
+    (home / "image.tar").touch()
+    with make.alone(home):
+        assert [path.name for path in home.iterdir()] == ["image.tar"]
 
 
 @pytest.mark.parametrize("name", [name for name in names() if (folder(load(name)) / base_lock.FILE).exists()])

@@ -84,6 +84,21 @@ def test_the_one_that_can_build_is_chosen_whatever_comes_first(
         choose(engine.find())
 
 
+def test_a_daemon_that_is_named_and_silent_is_not_replaced_by_podman(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = judge(Answers(**{**vars(OLD), "server": None, "silence": "connection refused"}))
+    podman = judge(Answers(program="/usr/bin/podman", kind="podman", client="4.3.1", server="4.3.1"))
+    monkeypatch.delenv(engine.VARIABLE, raising=False)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    assert choose([podman, silent]) is podman
+    with pytest.raises(EngineError, match="connection refused"):
+        choose([podman, silent], kind="docker")
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    with pytest.raises(EngineError, match="connection refused"):
+        choose([podman, silent])
+    monkeypatch.setenv(engine.VARIABLE, "podman")
+    assert choose([podman]) is podman
+
+
 def test_no_engine_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(engine.VARIABLE, "/no/such/docker")
     with pytest.raises(EngineError, match=r"no container engine was found"):

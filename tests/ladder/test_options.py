@@ -66,6 +66,8 @@ def test_from_above_to_is_refused() -> None:
 
 
 def test_good_words_become_options(tmp_path: Path) -> None:
+    (tmp_path / "verl").mkdir()
+    (tmp_path / "verl" / "__init__.py").touch()
     given = GOOD | {
         "trainer": "v0",
         "without_patches": [PATCH_NAMES[0]],
@@ -87,6 +89,9 @@ WRONG = [
     ({"checkpoint": "tape"}, "--checkpoint tape is unknown"),
     ({"trainer": "v2"}, "--trainer v2 is unknown"),
     ({"without_patches": ["pinning"]}, "--without-patch pinning names no patch"),
+    ({"model": "/no/model"}, "--model /no/model is not there"),
+    ({"data": "no.parquet"}, "--data no.parquet is not there"),
+    ({"verl_source": Path("/no/checkout")}, "--verl-source /no/checkout is no checkout of verl"),
     ({"overrides": ["trainer.nnodes"]}, "trainer.nnodes is no Hydra override"),
 ]
 
@@ -104,6 +109,13 @@ def test_all_wrong_words_are_named_at_once() -> None:
     with pytest.raises(OverrideError) as caught:
         command.parse(**GOOD | changed)
     assert len(caught.value.problems) == len(WRONG)
+
+
+@pytest.mark.parametrize("changed", [{"first": "ppo"}, {"last": "env"}, {"last": "ppo-2ranks"}])
+def test_learning_has_rungs_of_its_own(changed: dict[str, Any]) -> None:
+    assert command.parse(**GOOD | {"learn": True}).last == "ppo"
+    with pytest.raises(OverrideError, match="--learn together with"):
+        command.parse(**GOOD | changed | {"learn": True})
 
 
 def test_which_reward_scores() -> None:

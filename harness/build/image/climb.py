@@ -55,7 +55,7 @@ def climb(asked: Climb, output: Output) -> int:
         profile,
         asked.command,
         asked.runs,
-        engine=choose(find()),
+        engine=choose(find(), kind="docker"),
         gpus=asked.gpus,
         output=output,
         room=Room(runs=str(asked.runs), inputs=inputs, variables=variables),

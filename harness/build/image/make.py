@@ -26,10 +26,12 @@ from harness.build.image.context import Context, stage
 from harness.build.image.normalise import Canonical, normalise
 from harness.build.image.secrets import secrets
 from harness.console import Output
+from harness.errors import BuildError
 from harness.profiles import Profile, load, root
 
 ARCHIVE = "image.tar"
 RECORD = "image.json"
+_SCRATCH = (".base.*", ".build.*", ".saved.*", ".new.*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,27 @@ def alone(home: Path) -> Iterator[None]:
         lock = home.with_name(f".{home.name}.lock").open("w")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        _sweep(home)
         yield
+
+
+def _sweep(home: Path) -> None:
+    """Remove what a killed build left: nobody else is at work here. What is mounted in it is not touched."""
+    table = Path("/proc/self/mountinfo")
+    mounted = [line.split()[4] for line in table.read_text().splitlines()] if table.exists() else []
+    for left in (path for pattern in _SCRATCH for path in home.glob(pattern)):
+        inside = [point for point in mounted if Path(point).is_relative_to(left.absolute())]
+        if inside:
+            raise BuildError(
+                "a build that was killed left folders of this machine mounted",
+                where=", ".join(inside),
+                why="removing them would remove what is in them",
+                todo=f"umount {' '.join(reversed(inside))}; never rm -rf {files.shown(left)} before",
+            )
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def once(ready: Bench, target: Path, *, no_cache: bool) -> Canonical:
