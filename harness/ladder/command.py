@@ -45,7 +45,7 @@ def parse(
     from harness.adapt.names import PATCH_NAMES
 
     stop_at, debugpy, pdb = (given.pop(name, None) for name in ("stop_at", "debugpy", "pdb"))
-    words = {"log_level": "", **given, "trainer": trainer}
+    words = {"log_level": "", "model": TINY, "data": TINY, **given, "trainer": trainer}
     problems = [
         Problem(
             what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown",
