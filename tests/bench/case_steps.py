@@ -23,7 +23,7 @@ PROMPTS, GROUP, RESPONSE, STEPS = 8, 8, 16, 8
 WHERE = (
     "where verl's step goes: gen 45 %, update_actor 31 %, old_log_prob 19 %, adv 3 %, update_weights 1 %",
     "the agent loop's own time within gen: 28 % hydra.instantiate for each sample, 18 % TransferQueue,",
-    "16 % to the reward worker, 13 % the loop itself: verl's code for each sample; no setting leaves it out",
+    "16 % to the reward worker, 13 % the loop itself: verl's code for each sample; no setting known to help",
 )
 # The first steps build caches on both sides.
 WARM = 3
