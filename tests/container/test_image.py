@@ -90,7 +90,7 @@ def test_the_climb_to_ppo_without_root_network_or_a_writable_root(home: Path, tm
     ("words", "code", "said"),
     [
         (["--to", "nowhere"], 21, "--to nowhere is unknown"),
-        (["--model", "no/such/model"], 21, "no/such/model: is not there"),
+        (["--model", "no/such/model"], 21, "--model no/such/model is not there"),
         (["--data", "/proc/cpuinfo"], 21, "cannot be laid into the image"),
     ],
 )
