@@ -70,16 +70,10 @@ def truncated(path: Path) -> Path:
     return path
 
 
-def gone(path: Path) -> Path:
-    path.unlink()
-    return path
-
-
 ROWS = [
     (without_prompt, "prompt"),
     (string_prompt, "prompt"),
     (truncated, "Parquet"),
-    (gone, "train.parquet"),
 ]
 
 
@@ -94,6 +88,13 @@ def test_rows_that_verl_cannot_read_as_meant(
     assert done.failed_rung == "data"
     assert said in done.problems
     assert done.run.failure.failure_class == "data"
+
+
+def test_rows_that_are_not_there(warm_climb: Climb, tmp_path: Path) -> None:
+    """Told before the first rung, as a slip of the command line."""
+    done = warm_climb(*DATA, "--data", tmp_path / "gone.parquet")
+    assert done.exit_code == 21, done.stdout
+    assert "gone.parquet is not there" in done.stdout
 
 
 def test_a_model_folder_without_tokenizer(warm_climb: Climb, tmp_path: Path) -> None:
