@@ -55,6 +55,8 @@ def test_being_stopped_is_told_and_leaves_nothing_half_made(tmp_path: Path, sign
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "VERLOCK_ENVS": str(tmp_path)},
+        # Whoever runs the tests under nohup ignores SIGHUP, and so would this process.
+        preexec_fn=lambda: signal.signal(signum, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     assert process.stderr is not None
     assert "making the environment" in process.stderr.readline()
