@@ -132,13 +132,9 @@ def main() -> None:
 
 def _ask_to_stop_is_ctrl_c() -> None:
     """What CI, systemd and a closed terminal send cleans up as Ctrl-C does; nohup's ignoring stays."""
-
-    def interrupt(_signum: int, _frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
     for signum in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is signal.SIG_DFL:
-            signal.signal(signum, interrupt)
+            signal.signal(signum, signal.default_int_handler)
 
 
 def _end(output: Output, error: VerlockError) -> NoReturn:

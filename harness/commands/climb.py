@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.commands import again
-from harness.commands.common import Json, go_inside, inside
+from harness.commands.common import Algorithm, Json, Seed, Steps, Trainer, WithoutPatch, go_inside, inside
 from harness.console import Output
 
 if TYPE_CHECKING:
@@ -32,19 +32,17 @@ def climb(
     ] = "disk",
     model: Annotated[str, typer.Option(help="tiny, or a model folder.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file.")] = "tiny",
-    algorithm: Annotated[
-        str, typer.Option(help="ppo (with critic), grpo, rloo, reinforce_plus_plus or dapo.")
-    ] = "ppo",
-    trainer: Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")] = "v1",
-    seed: Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")] = 1,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")] = 4,
+    algorithm: Algorithm = "ppo",
+    trainer: Trainer = "v1",
+    seed: Seed = 1,
+    steps: Steps = 4,
     learn: Annotated[
         bool, typer.Option("--learn", help="Instead of the rungs: three seeds must learn a task.")
     ] = False,
     verl_source: Annotated[
         Path | None, typer.Option(help="A verl checkout to lay over the locked verl.")
     ] = None,
-    without_patch: Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")] = None,
+    without_patch: WithoutPatch = None,
     fork: Annotated[
         bool, typer.Option(help="Fork Ray's workers from one process that has imported all (Linux, CPU).")
     ] = True,

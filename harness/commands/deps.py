@@ -16,11 +16,9 @@ def deps(
     as_json: Json = False,
 ) -> None:
     """Climb with every import written down: which packages each rung needs, and who asked for the rest."""
-    from harness.errors import OverrideError
-    from harness.ladder.options import ORDER
+    from harness.ladder.options import known_rung
 
-    if last not in ORDER:
-        raise OverrideError(f"--to {last} is unknown", todo=f"one of: {', '.join(ORDER)}")
+    known_rung("--to", last)
     go_inside(profile)
     from harness.ladder.deps.command import run
 

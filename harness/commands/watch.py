@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.commands import again
-from harness.commands.common import inside
+from harness.commands.common import Algorithm, Seed, Steps, Trainer, WithoutPatch, inside
 from harness.console import Output
 from harness.errors import InterruptedRunError, OverrideError, WrongMachineError
 
 if TYPE_CHECKING:
-    from harness.ladder.options import RungName
     from harness.warm.changes import Watched
     from harness.warm.loop import Asked
 
@@ -45,13 +44,11 @@ def watch(
     reward: Annotated[str, typer.Option(help="rule, mock, or PATH:FUNCTION; the file is watched.")] = "rule",
     model: Annotated[str, typer.Option(help="tiny, or a model folder; its files are watched.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file, which is watched.")] = "tiny",
-    algorithm: Annotated[
-        str, typer.Option(help="ppo (with critic), grpo, rloo, reinforce_plus_plus or dapo.")
-    ] = "ppo",
-    trainer: Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")] = "v1",
-    seed: Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")] = 1,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")] = 4,
-    without_patch: Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")] = None,
+    algorithm: Algorithm = "ppo",
+    trainer: Trainer = "v1",
+    seed: Seed = 1,
+    steps: Steps = 4,
+    without_patch: WithoutPatch = None,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document a verdict, each in a line.")
@@ -60,11 +57,12 @@ def watch(
     """Rerun what failed at each save of verl, reward or data, within seconds; Ctrl-C ends it."""
     output = Output(as_json=as_json)
     asked, watched = _asked(context), _watched(context)
+    from harness.ladder.options import known_rung
     from harness.warm.changes import Changes
     from harness.warm.loop import Loop
     from harness.warm.plan import Plan
 
-    plan = Plan(only=_rung("--rung", rung), last=_rung("--to", last) or "ppo")
+    plan = Plan(only=known_rung("--rung", rung) if rung is not None else None, last=known_rung("--to", last))
     folder = Path(tempfile.mkdtemp(prefix=f"vl-{os.getpid()}-"))
     # Both: a shell that starts this in the background has it ignore Ctrl-C.
     asked_to_end = (signal.SIGINT, signal.SIGTERM)
@@ -82,15 +80,6 @@ def watch(
         for signum, handler in before.items():
             signal.signal(signum, handler)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _rung(option: str, name: str | None) -> RungName | None:
-    from harness.ladder.options import ORDER
-
-    known: RungName | None = next((rung for rung in ORDER if rung == name), None)
-    if name is not None and known is None:
-        raise OverrideError(f"{option} {name} is unknown", todo=f"one of: {', '.join(ORDER)}")
-    return known
 
 
 def _asked(context: typer.Context) -> Asked:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import BisectError, Problem, ToolMissingError
+from harness.fingerprint.identity import holds_verl
 
 PACKAGE = "verl"
 # Neither the index is refreshed nor a password asked for; the user's hooks and their templates stay out.
@@ -95,7 +96,7 @@ class Repository:
         own = Repository(path=folder)
         own._git("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--force", "--detach", sha)
         own._git("clean", "--quiet", "-ffdx")
-        if not (folder / PACKAGE / "__init__.py").is_file():
+        if not holds_verl(folder):
             raise BisectError(
                 f"commit {sha[:12]} holds no verl", where=str(self.path), why="no verl/__init__.py is in it"
             )

@@ -12,7 +12,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -157,9 +156,8 @@ def _started(
     command: Sequence[str], environment: Mapping[str, str], cwd: Path | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the child on its tether; the kernel's tie is to this *thread*, so it must outlive the child."""
-    tied = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), *command]
     with subprocess.Popen(
-        tied,
+        tether.tied(*command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

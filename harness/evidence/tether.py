@@ -17,6 +17,11 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
+def tied(*command: str, python: str = sys.executable) -> list[str]:
+    """The command line that starts ``command`` as a child of this process's, by ``python``."""
+    return [python, "-I", "-S", __file__, str(os.getpid()), *command]
+
+
 def _main(parent: int, command: list[str]) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -46,6 +46,11 @@ def parts(profile: Profile, verl_source: Path | None, folder: Path | None = None
     return found
 
 
+def holds_verl(checkout: Path) -> bool:
+    """Whether a folder is the root of a verl checkout."""
+    return (checkout / "verl" / "__init__.py").is_file()
+
+
 def image() -> dict[str, Any]:
     """The image that this runs in: the digest that its label ``verlock.fingerprint`` has, and the base's.
 
@@ -104,7 +109,7 @@ def _git(source: Path, *words: str) -> str | None:
 
 def _overlay(source: Path, folder: Path | None) -> dict[str, str | None]:
     """Commit and difference of a checkout; outside of git, the digest of its files."""
-    if not (source / "verl" / "__init__.py").is_file():
+    if not holds_verl(source):
         raise EnvironmentDiffersError(
             f"{source} holds no verl",
             where="--verl-source",

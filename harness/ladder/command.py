@@ -10,8 +10,9 @@ from harness.adapt.logs import LEVELS
 from harness.console import Output
 from harness.errors import OverrideError, Problem
 from harness.evidence.model import Run
+from harness.fingerprint.identity import holds_verl
 from harness.ladder import contract, stopped
-from harness.ladder.options import ORDER, TINY, Algorithm, Checkpoint, ClimbOptions
+from harness.ladder.options import ORDER, TINY, Algorithm, Checkpoint, ClimbOptions, unknown
 from harness.ladder.place import HERE
 from harness.profiles.load import load
 
@@ -47,10 +48,7 @@ def parse(
     stop_at, debugpy, pdb = (given.pop(name, None) for name in ("stop_at", "debugpy", "pdb"))
     words = {"log_level": "", "model": TINY, "data": TINY, **given, "trainer": trainer}
     problems = [
-        Problem(
-            what=f"{_FLAGS.get(name, '--' + name)} {words[name]} is unknown",
-            todo=f"one of: {', '.join(choices)}",
-        )
+        unknown(_FLAGS.get(name, f"--{name}"), words[name], choices)
         for name, choices in _CHOICES.items()
         if words[name] not in choices
     ]
@@ -77,7 +75,8 @@ def parse(
         for name, path in (("model", words["model"]), ("data", words["data"]))
         if path != TINY and not Path(path).expanduser().exists()
     ]
-    if verl_source and not Path(verl_source, "verl", "__init__.py").expanduser().is_file():
+    checkout = verl_source.expanduser().resolve() if verl_source else None
+    if checkout and not holds_verl(checkout):
         problems.append(
             Problem(
                 what=f"--verl-source {verl_source} is no checkout of verl",
@@ -91,7 +90,6 @@ def parse(
         )
     if problems:
         raise OverrideError(*problems)
-    checkout = verl_source.expanduser().resolve() if verl_source else None
     place = given.get("place", HERE)
     return ClimbOptions(
         **given,

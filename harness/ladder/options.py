@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from harness.adapt.contract.terms import Mode
 from harness.adapt.stops.place import Place
-from harness.errors import OverrideError
+from harness.errors import OverrideError, Problem
 from harness.evidence import given
 from harness.ladder.place import HERE
 from harness.ladder.place import Place as Machine
@@ -25,6 +26,23 @@ GROUPED = frozenset({"grpo", "rloo", "dapo"})
 TINY = "tiny"
 _FOR_PEOPLE = 7 * 24 * 3600.0
 _RUNG_SECONDS, _TRAINER_SECONDS, _STEP_SECONDS = 1200.0, 1800.0, 300.0
+
+
+def unknown(option: str, word: object, choices: Sequence[str]) -> Problem:
+    """What is said of a word that an option does not take."""
+    return Problem(what=f"{option} {word} is unknown", todo=f"one of: {', '.join(choices)}")
+
+
+def known_rung(option: str, name: str) -> RungName:
+    """The rung of that name.
+
+    Raises:
+        OverrideError: there is none; the message lists them.
+    """
+    for rung in ORDER:
+        if rung == name:
+            return rung
+    raise OverrideError(unknown(option, name, ORDER))
 
 
 @dataclass(frozen=True, kw_only=True)

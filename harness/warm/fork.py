@@ -64,10 +64,7 @@ class ForkServer(Fork):
         self.address = f"verlock-{os.getpid()}-{secrets.token_hex(8)}"
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid())),
-                    *(sys.executable, "-P", "-m", "harness.warm.server", self.address, PADDING),
-                ],
+                tether.tied(sys.executable, "-P", "-m", "harness.warm.server", self.address, PADDING),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

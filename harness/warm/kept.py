@@ -42,10 +42,9 @@ def spawn(
     command: Sequence[str], environ: Mapping[str, str], *, log: Path, cwd: Path | None = None
 ) -> subprocess.Popen[str]:
     """Start a process that ends with this one, talks through pipes, and complains to ``log``."""
-    python = command[0]
     with log.open("ab") as sink:
         return subprocess.Popen(
-            [python, "-I", "-S", str(tether.__file__), str(os.getpid()), *command],
+            tether.tied(*command, python=command[0]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=sink,

@@ -7,7 +7,6 @@ about code that is gone.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import threading
@@ -62,9 +61,8 @@ class _Climb:
         self, command: list[str], environ: Mapping[str, str], run_id: str, into: queue.Queue[Any]
     ) -> None:
         self.run_id = run_id
-        python = command[0]
         self.process = subprocess.Popen(
-            [python, "-I", "-S", str(tether.__file__), str(os.getpid()), *command],
+            tether.tied(*command, python=command[0]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
