@@ -13,12 +13,18 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.build.image import built
+from harness.build.image.make import RECORD, place
+from harness.errors import VerlockError
+from harness.profiles import load, root
 
 FOLDER = "docs/acceptance"
 SCHEMA_VERSION = 1
@@ -124,3 +130,31 @@ class Results:
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text(json.dumps(document, indent=2) + "\n")
         temporary.replace(self.path)
+
+
+@pytest.fixture(scope="session")
+def engine() -> dict[str, str]:
+    """Where the machine's own engine listens, as variables; it is started if need be."""
+    done = subprocess.run([root() / ".ci" / "engine"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {"DOCKER_HOST": done.stdout.strip()}
+
+
+@pytest.fixture(scope="session")
+def image(engine: dict[str, str]) -> Callable[[str], dict[str, Any]]:
+    """The record of a profile's image, built unless it is there and of this checkout."""
+
+    def record(short: str) -> dict[str, Any]:
+        profile = load(short)
+        try:
+            built.check(built.read(profile))
+        except VerlockError:
+            command = [sys.executable, "-m", "harness", "build", profile.name, "--frugal"]
+            variables = {**os.environ, **engine}
+            done = subprocess.run(
+                command, cwd=root(), env=variables, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr[-3000:]
+        return dict(json.loads((place(profile) / RECORD).read_text()))
+
+    return record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,14 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.build.image import built
-from harness.build.image.make import RECORD, place
-from harness.errors import VerlockError
 from harness.evidence import events
-from harness.profiles import load, root
+from harness.profiles import root
 
 pytestmark = pytest.mark.acceptance
 
@@ -31,33 +28,21 @@ SECONDS = 600
 
 
 @pytest.fixture(scope="module")
-def engine() -> dict[str, str]:
-    """This environment, and where the machine's own engine listens."""
-    done = subprocess.run([root() / ".ci" / "engine"], capture_output=True, text=True, check=True)
-    return {**os.environ, "DOCKER_HOST": done.stdout.strip()}
-
-
-@pytest.fixture(scope="module")
 def docker(engine: dict[str, str]) -> Docker:
     """The engine's client."""
 
     def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
         command = ["/usr/bin/docker", *map(str, words)]
-        return subprocess.run(command, env=engine, capture_output=True, text=True, check=False)
+        variables = {**os.environ, **engine}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def image(docker: Docker, engine: dict[str, str]) -> str:
+def cpu_image(docker: Docker, image: Callable[[str], dict[str, Any]]) -> str:
     """The cpu image of this checkout, by the name that its archive gives it."""
-    cpu = load("cpu")
-    try:
-        built.check(built.read(cpu))
-    except VerlockError:
-        build = [sys.executable, "-m", "harness", "build", "cpu"]
-        subprocess.run(build, env=engine, check=True, capture_output=True)
-    record = json.loads((place(cpu) / RECORD).read_text())
+    record = image("cpu")
     there = docker("image", "inspect", "--format", "{{.Id}}", record["name"])
     assert there.stdout.strip() in {record["config"], record["manifest"]}, there.stderr
     return str(record["name"])
@@ -86,34 +71,34 @@ CONFINED = ("--network", "none", "--read-only", "--tmpfs", "/tmp:exec,mode=1777"
 )
 def test_one_byte_that_was_overwritten_is_refused_by_the_driver(
     docker: Docker,
-    image: str,
+    cpu_image: str,
     runs: Path,
     tmp_path: Path,
     path: str,
     change: Callable[[bytes], bytes],
     named: str,
 ) -> None:
-    held = docker("create", image)
+    held = docker("create", cpu_image)
     altered = tmp_path / "altered"
     assert docker("cp", f"{held.stdout.strip()}:{path}", altered).returncode == 0
     docker("rm", held.stdout.strip())
     climb = ("run", "--rm", *CONFINED, "--volume", f"{runs}:/runs")
     words = ("climb", "--to", "env", "--runs", "/runs")
-    assert docker(*climb, "--volume", f"{altered}:{path}:ro", image, *words).returncode == 0
+    assert docker(*climb, "--volume", f"{altered}:{path}:ro", cpu_image, *words).returncode == 0
     altered.write_bytes(change(altered.read_bytes()))
-    told = docker(*climb, "--volume", f"{altered}:{path}:ro", image, *words)
+    told = docker(*climb, "--volume", f"{altered}:{path}:ro", cpu_image, *words)
     assert told.returncode in {12, 13}, told.stdout + told.stderr
     assert named in told.stdout + told.stderr
     assert "Traceback" not in told.stdout + told.stderr
 
 
 def test_one_byte_that_is_overwritten_while_it_runs_is_refused_by_a_ray_worker(
-    docker: Docker, image: str, runs: Path, record_property: Callable[[str, object], None]
+    docker: Docker, cpu_image: str, runs: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The driver and ``main_ppo`` have passed; the file is changed before the first worker starts."""
     confined = ("--network", "none", "--env", "USER=verlock", "--shm-size", "2g")
     words = ("climb", "--from", "ppo", "--steps", "2", "--no-fork", "--runs", "/runs")
-    started = docker("run", "--detach", *confined, "--volume", f"{runs}:/runs", image, *words)
+    started = docker("run", "--detach", *confined, "--volume", f"{runs}:/runs", cpu_image, *words)
     container = started.stdout.strip()
     assert started.returncode == 0, started.stderr
     try:
@@ -139,7 +124,9 @@ def _driver_runs(event: dict[str, object]) -> bool:
     return event["kind"] == "activated" and "main_ppo" in str(event["role"])
 
 
-def test_a_lock_of_the_checkout_that_changed_after_the_build_is_refused(image: str, tmp_path: Path) -> None:
+def test_a_lock_of_the_checkout_that_changed_after_the_build_is_refused(
+    cpu_image: str, tmp_path: Path
+) -> None:
     """By the machine that would start the container: the image is not of this checkout any more."""
     for part in ("profiles", "docker", "harness", "dist"):
         ignore = shutil.ignore_patterns("__pycache__", "*.tar")

@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
-from harness.build.image import built
 from harness.build.image.make import ARCHIVE, RECORD, place
-from harness.errors import VerlockError
 from harness.profiles import load, root
 
 pytestmark = pytest.mark.acceptance
 
 Record = Callable[[str, object], None]
+Image = Callable[[str], dict[str, Any]]
 # What a container may do, said by code that runs in it.
 SPY = """
 import os, pathlib, socket
@@ -56,29 +55,11 @@ def verlock(*words: str | Path, **variables: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.fixture(scope="module")
-def engine() -> dict[str, str]:
-    """The machine's own engine; all that this module builds is built by it."""
-    done = subprocess.run([root() / ".ci" / "engine"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {"DOCKER_HOST": done.stdout.strip()}
-
-
-def image(short: str, engine: Mapping[str, str]) -> dict[str, Any]:
-    """The record of the profile's image, built unless it is there and of this checkout."""
-    profile = load(short)
-    try:
-        built.check(built.read(profile))
-    except VerlockError:
-        verlock("build", profile.name, "--frugal", **engine)
-    return dict(json.loads((place(profile) / RECORD).read_text()))
-
-
 def climbed(
-    short: str, engine: Mapping[str, str], folder: Path, *words: str, record: Record
+    short: str, image: Image, engine: Mapping[str, str], folder: Path, *words: str, record: Record
 ) -> dict[str, Any]:
     """Climb in the image, with a spy in the place of the reward; the record must name the image."""
-    built_now = image(short, engine)
+    built_now = image(short)
     (folder / "spy.py").write_text(SPY)
     (folder / "spy.py").chmod(0o666)  # anybody may write to it here, and nobody in there
     reward = ("--reward", f"{folder}/spy.py:score")
@@ -106,17 +87,17 @@ CONFINED = {"SPY uid 1000", f"SPY write {REFUSED}", f"SPY own {REFUSED}", "SPY n
 
 
 def test_the_climb_to_ppo_in_the_cpu_image(
-    engine: Mapping[str, str], tmp_path: Path, record_property: Record
+    image: Image, engine: Mapping[str, str], tmp_path: Path, record_property: Record
 ) -> None:
-    kept = climbed("cpu", engine, tmp_path, record=record_property)
+    kept = climbed("cpu", image, engine, tmp_path, record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
     assert spied(tmp_path) == CONFINED
 
 
 def test_the_rehearsal_in_the_p40_image(
-    engine: Mapping[str, str], tmp_path: Path, record_property: Record
+    image: Image, engine: Mapping[str, str], tmp_path: Path, record_property: Record
 ) -> None:
-    kept = climbed("p40", engine, tmp_path, "--rehearse", record=record_property)
+    kept = climbed("p40", image, engine, tmp_path, "--rehearse", record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
     assert spied(tmp_path) == CONFINED
     assert kept["versions"]["torch"].startswith("2.7.1")
@@ -128,21 +109,21 @@ def test_the_rehearsal_in_the_p40_image(
 
 
 def test_the_rehearsal_in_the_a100_image(
-    engine: Mapping[str, str], tmp_path: Path, record_property: Record
+    image: Image, engine: Mapping[str, str], tmp_path: Path, record_property: Record
 ) -> None:
-    kept = climbed("a100", engine, tmp_path, "--rehearse", record=record_property)
+    kept = climbed("a100", image, engine, tmp_path, "--rehearse", record=record_property)
     assert kept["rungs"][-1]["name"] == "ppo"
     assert spied(tmp_path) == CONFINED
     assert "vLLM" in json.dumps(kept), "what was not verified is not named"
 
 
 def test_the_mac_image_under_emulation(
-    engine: Mapping[str, str], tmp_path: Path, record_property: Record
+    image: Image, engine: Mapping[str, str], tmp_path: Path, record_property: Record
 ) -> None:
     if os.getuid() != 0:
         pytest.skip("the kernel is told about arm64 by root only")
     subprocess.run([root() / ".ci" / "arm64"], check=True, capture_output=True)
-    kept = climbed("mac", engine, tmp_path, "--to", "forward", record=record_property)
+    kept = climbed("mac", image, engine, tmp_path, "--to", "forward", record=record_property)
     assert [rung["name"] for rung in kept["rungs"]] == ["env", "data", "forward"]
 
 
@@ -181,8 +162,8 @@ def test_an_engine_without_buildx(tmp_path: Path, engine: Mapping[str, str]) -> 
     assert "docker-buildx" in told.stderr
 
 
-def test_a_truncated_archive(engine: Mapping[str, str], tmp_path: Path) -> None:
-    image("cpu", engine)
+def test_a_truncated_archive(image: Image, tmp_path: Path) -> None:
+    image("cpu")
     whole = place(load("cpu")) / ARCHIVE
     cut = tmp_path / "cut.tar"
     with whole.open("rb") as source, cut.open("wb") as target:

@@ -40,12 +40,6 @@ def script(name: str, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def first() -> dict[str, str]:
-    """The machine's own engine."""
-    return {"DOCKER_HOST": script("engine").strip()}
-
-
-@pytest.fixture(scope="module")
 def second() -> Iterator[dict[str, str]]:
     """A modern engine, which keeps images in containerd's store."""
     yield dict(line.split("=", 1) for line in script("second-engine").split())
@@ -76,8 +70,8 @@ def index() -> Iterator[str]:
         server.shutdown()
 
 
-def test_two_builds_are_the_same_to_the_last_bit(first: Mapping[str, str], record_property: Record) -> None:
-    proof = verlock("prove", "cpu", **first)
+def test_two_builds_are_the_same_to_the_last_bit(engine: Mapping[str, str], record_property: Record) -> None:
+    proof = verlock("prove", "cpu", **engine)
     assert proof["identical"]
     record_property("manifest", proof["image"]["manifest"])
     record_property("archive_bytes", proof["image"]["archive"]["bytes"])
@@ -85,9 +79,9 @@ def test_two_builds_are_the_same_to_the_last_bit(first: Mapping[str, str], recor
 
 
 def test_two_engines_build_one_image(
-    first: Mapping[str, str], second: Mapping[str, str], checkout: Path, record_property: Record
+    engine: Mapping[str, str], second: Mapping[str, str], checkout: Path, record_property: Record
 ) -> None:
-    one = verlock("build", "cpu", VERLOCK_ROOT=str(checkout), **first)
+    one = verlock("build", "cpu", VERLOCK_ROOT=str(checkout), **engine)
     shutil.rmtree(checkout / "dist")
     two = verlock("build", "cpu", VERLOCK_ROOT=str(checkout), **second)
     assert one["engine"]["version"] != two["engine"]["version"]
@@ -98,9 +92,9 @@ def test_two_engines_build_one_image(
 
 
 def test_no_setting_of_this_machine_is_in_the_archive(
-    first: Mapping[str, str], checkout: Path, index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Mapping[str, str], checkout: Path, index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", first["DOCKER_HOST"])
+    monkeypatch.setenv("DOCKER_HOST", engine["DOCKER_HOST"])
     if choose(find()).network != "host":
         pytest.skip("a build cannot reach an index on this machine's loopback")
     settings = tmp_path / "pip.conf"
@@ -113,7 +107,7 @@ def test_no_setting_of_this_machine_is_in_the_archive(
         "SSL_CERT_FILE": str(bundle),
         "VERLOCK_ROOT": str(checkout),
     }
-    record = verlock("build", "cpu", "--no-cache", **variables, **first)
+    record = verlock("build", "cpu", "--no-cache", **variables, **engine)
     archive = checkout / "dist" / "cpu" / record["archive"]["file"]
     found = subprocess.run(["grep", "--text", "-c", MARKER, archive], capture_output=True, check=False)
     assert found.returncode == 1, "the marker is in the archive"

@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.build.image import built
-from harness.errors import VerlockError
 from harness.handoff.verify import check
-from harness.profiles import load, root
+from harness.profiles import root
 
 pytestmark = pytest.mark.acceptance
 
@@ -33,13 +31,6 @@ def verlock(*words: str, **variables: str) -> dict[str, Any]:
     done = ended(sys.executable, "-m", "harness", *words, "--json", **variables)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return dict(json.loads(done.stdout))
-
-
-@pytest.fixture(scope="module")
-def engine() -> dict[str, str]:
-    done = ended(root() / ".ci" / "engine")
-    assert done.returncode == 0, done.stderr
-    return {"DOCKER_HOST": done.stdout.strip()}
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +142,10 @@ def test_each_planted_change_is_found(copy: Path, name: str, record_property: Re
 
 
 def test_a100s_image_is_bundled_with_the_rehearsal_of_its_digest(
-    engine: dict[str, str], tmp_path: Path, record_property: Record
+    image: Callable[[str], dict[str, Any]], engine: dict[str, str], tmp_path: Path, record_property: Record
 ) -> None:
     """The session's own command, on the image that `nox -s build-a100` made, or the proofs of issue 3."""
-    try:
-        built.check(built.read(load("a100")))
-    except VerlockError:
-        verlock("build", "a100", "--frugal", **engine)
+    image("a100")
     verlock("climb", "--profile", "a100", "--rehearse", "--image", "--runs", str(tmp_path), **engine)
     nox = Path(sys.executable).with_name("nox")
     done = ended(nox, "-s", "handoff-a100", "--", "--runs", str(tmp_path), "--nodes", "2")
