@@ -35,8 +35,8 @@ def test_a_child_is_what_a_started_process_is(served: Any, tmp_path: Path) -> No
     forked = served.probe("--flag", "two words", cwd=tmp_path, PROBE="1")
     started = json.loads(
         subprocess.run(
-            # A shell that starts the tests in the background has them ignore SIGINT and SIGQUIT.
-            ["env", "--default-signal=INT,QUIT", sys.executable, "-m", "probe", "--flag", "two words"],
+            # In the background a shell has the tests ignore SIGINT and SIGQUIT, and nohup SIGHUP.
+            ["env", "--default-signal=INT,QUIT,HUP", sys.executable, "-m", "probe", "--flag", "two words"],
             env={**served.environment, **served.fork.variables(), "PROBE": "1"},
             cwd=tmp_path,
             capture_output=True,
