@@ -79,6 +79,10 @@ class UnknownProfileError(VerlockError):
     exit_code = 11
 
 
+class UnknownVerlError(UnknownProfileError):
+    """A verl that the profile has no lock for."""
+
+
 class LockError(VerlockError):
     """A lock that is missing, altered, or cannot be resolved."""
 

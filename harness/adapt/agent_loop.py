@@ -14,17 +14,24 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
 from harness.adapt.rollout.sampling import derive_seed
+from harness.adapt.verls import rollout_seed
 
 
 class SeededSingleTurnAgentLoop(SingleTurnAgentLoop):
     """Registered through ``actor_rollout_ref.rollout.agent.agent_loop_config_path``."""
 
-    async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
+    async def run(
+        self, sampling_params: dict[str, Any], priority: int | None = None, **kwargs: Any
+    ) -> AgentLoopOutput:
         """Add the seed, then run verl's loop.
 
         The v0 trainer numbers samples by ``priority`` (agent_loop.py, ``generate_sequences``); the v1
-        trainer has ``session_id`` within a group (v1/agent_loop_tq.py).
+        trainer has ``session_id`` within a group (v1/agent_loop_tq.py). Releases before 0.9.1 tell a loop
+        neither: there the server counts how often a prompt has come in a step (rollout/server.py).
         """
-        place = kwargs.get("session_id", int(priority))
-        seed = derive_seed(self.rollout_config.seed, str(kwargs.get("index")), place)
-        return await super().run({**sampling_params, "seed": seed}, priority=priority, **kwargs)
+        place = kwargs.get("session_id", priority)
+        told = {} if priority is None else {"priority": priority}
+        if place is None:
+            return await super().run(sampling_params, **kwargs)
+        seed = derive_seed(rollout_seed(self.rollout_config), str(kwargs.get("index")), int(place))
+        return await super().run({**sampling_params, "seed": seed}, **told, **kwargs)

@@ -22,6 +22,8 @@ def evaluate(folder: Path, version: str, patches: tuple[Patch, ...]) -> list[dic
     for patch in patches:
         if not patch.module.startswith("verl."):
             continue  # it rests on another package
+        if patch.superfluous(version):
+            continue
         source = _source(folder, patch.module)
         verdict = patch.anchor.check_source(source, patch.module)
         found.append(

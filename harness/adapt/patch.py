@@ -17,6 +17,7 @@ from typing import Literal
 
 import wrapt
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from harness.adapt.anchors import Anchor
 from harness.adapt.settings import Settings
@@ -31,7 +32,8 @@ class Patch:
     """One change to verl in memory.
 
     ``verl`` and ``torch`` are version specifiers; outside them the patch is unfit until someone has
-    looked. ``when`` says whether these settings need it at all. ``apply`` changes the module.
+    looked. ``when`` says whether these settings need it at all; from the release ``until`` on none does.
+    ``apply`` changes the module.
     """
 
     name: str
@@ -43,6 +45,15 @@ class Patch:
     when: Callable[[Settings], bool]
     apply: Callable[[ModuleType, Settings], None]
     torch: str = ""
+    until: str | None = None
+
+    def needed(self, settings: Settings) -> bool:
+        """Whether the installed verl needs it with these settings."""
+        return self.when(settings) and not self.superfluous(version("verl"))
+
+    def superfluous(self, verl: str) -> bool:
+        """Whether upstream has made it so by this release."""
+        return self.until is not None and Version(verl) >= Version(self.until)
 
     def version_problem(self) -> str | None:
         """Why the installed versions are outside of what this patch was made for."""
@@ -110,5 +121,5 @@ def when_imported(module: str, act: Callable[[ModuleType], object]) -> None:
 def install(patches: tuple[Patch, ...], settings: Settings) -> None:
     """Arrange for each patch that these settings need to run when its module is imported."""
     for patch in patches:
-        if patch.when(settings):
+        if patch.needed(settings):
             when_imported(patch.module, partial(patch.run, settings=settings))

@@ -7,11 +7,13 @@ verl raises an error from a module named there, unlike one from an entry point, 
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 from harness.adapt import imports, logs, patch, process
 from harness.adapt.patches import PATCHES
+from harness.adapt.patches.device import register_engines
 from harness.adapt.settings import from_environment
 from harness.adapt.stops import install
 from harness.evidence import events, stacks
@@ -37,6 +39,14 @@ def _register_adapters(module: ModuleType) -> None:
         module._ROLLOUT_REGISTRY[name, "async"] = "harness.adapt.rollout.adapter.ServerAdapter"  # noqa: SLF001
 
 
+def _register_cpu() -> None:
+    """Make a CPU known to verl: as a platform, or, before 0.9.1, as a device that its engines run on."""
+    if find_spec("verl.plugin") is not None:
+        import harness.adapt.platform  # noqa: F401 - registers itself
+    else:
+        patch.when_imported("verl.workers.engine.fsdp.transformer_impl", register_engines)
+
+
 def activate() -> None:
     """Register platform and rollouts, install the patches, and leave a line in the run's events.
 
@@ -49,7 +59,7 @@ def activate() -> None:
     logs.speak()
     settings = from_environment()
     if settings.device == "cpu":
-        import harness.adapt.platform  # noqa: F401 - registers itself
+        _register_cpu()
     # Late: the registries' modules import Ray's and verl's worker code, which not every process needs.
     patch.when_imported("verl.workers.rollout.replica", _register_replicas)
     patch.when_imported("verl.workers.rollout.base", _register_adapters)
@@ -63,7 +73,7 @@ def activate() -> None:
     events.emit(
         "activated",
         device=settings.device,
-        patches=[p.name for p in PATCHES if p.when(settings)],
+        patches=[p.name for p in PATCHES if p.needed(settings)],
         environment=checked,
     )
 

@@ -34,7 +34,7 @@ def plan(name: str, *, check: bool, output: Output) -> None:
     for target in profile.software.targets:
         found = sizes.measure(profile, target, _pins(profile, target.file).values())
         download, disk = sum(one.download for one in found), sum(one.disk for one in found)
-        problems += budgets.lock_problems(profile.name, target.name, download=download, disk=disk)
+        problems += budgets.lock_problems(profile.stem, target.name, download=download, disk=disk)
         targets.append(
             {
                 "name": target.name,

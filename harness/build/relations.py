@@ -26,7 +26,7 @@ class Locked:
     @property
     def file(self) -> str:
         """The lock as people name it."""
-        return f"docker/rendered/{self.profile.name}/{self.target.file}"
+        return f"docker/rendered/{self.profile.home}/{self.target.file}"
 
 
 def within(lock: Locked) -> list[Problem]:
@@ -52,7 +52,7 @@ def _missing(lock: Locked) -> Iterator[Problem]:
             yield Problem(
                 what=f"{name} is not in the lock, and the harness needs it inside",
                 where=lock.file,
-                todo=f"add {name} to software.requirements of profiles/{lock.profile.name}.yaml",
+                todo=f"add {name} to software.requirements of profiles/{lock.profile.stem}.yaml",
             )
 
 
@@ -105,7 +105,7 @@ def _unexplained(lock: Locked, pin: Pin, other: Locked, theirs: Pin) -> Problem:
     return Problem(
         what=f"{pin.name} is {pin.version} here, and {theirs.version} in {other.profile.name}",
         where=f"{lock.file}:{pin.line}:{pin.name}",
-        todo=f"agree on one version, or say why in software.differs of profiles/{lock.profile.name}.yaml",
+        todo=f"agree on one version, or say why in software.differs of profiles/{lock.profile.stem}.yaml",
     )
 
 

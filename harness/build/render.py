@@ -12,7 +12,7 @@ import jinja2
 from harness.build import files
 from harness.build.lock import folder
 from harness.errors import ProfileError
-from harness.profiles import LockTarget, Profile, load, names, root
+from harness.profiles import LockTarget, Profile, load, names, releases, root
 
 # What a profile is rendered to, and its template under docker/.
 TEMPLATES = {
@@ -42,12 +42,18 @@ def render(profile: Profile) -> dict[str, str]:
 
 
 def publish(given: Sequence[str], *, check: bool) -> list[Path]:
-    """Render the named profiles, or all; return the files that changed."""
-    made = {
-        folder(profile) / name: text
-        for profile in map(load, given or names())
-        for name, text in render(profile).items()
-    }
+    """Render the named profiles, or all; return the files that changed.
+
+    :raises ProfileError: for another verl than the profile's own, which no image holds.
+    """
+    profiles = list(map(load, given or names()))
+    for variant in filter(releases.is_variant, profiles):
+        raise ProfileError(
+            f"{variant.name} has a lock, and no image or overrides",
+            why="images hold the verl of the profile itself; other releases run from their lock",
+            todo=f"climb with it: verlock climb --verl {variant.software.verl}",
+        )
+    made = {folder(profile) / name: text for profile in profiles for name, text in render(profile).items()}
     return files.publish(made, check=check, command="verlock render")
 
 

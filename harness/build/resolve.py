@@ -57,6 +57,11 @@ def project(name: str, dependencies: list[str], *, python: str, index: str | Non
     return "\n".join(lines) + "\n"
 
 
+def _project(profile: Profile) -> str:
+    """A name that Python packaging takes; the `via` lines of the lock have it."""
+    return f"verlock-{profile.name.replace('@', '-')}"
+
+
 def small_lock(profile: Profile, wanted: list[str], sources: Sources, *, cutoff: str) -> str:
     """The body of a lock of one or two tools that are the same on every platform."""
     given = project("tools", wanted, python=profile.software.python, index=None)
@@ -72,17 +77,14 @@ def target_lock(profile: Profile, target: LockTarget, build: str, sources: Sourc
     """
     index = torch_index(target, sources)
     wanted = requirements(profile, target)
-    given = project(f"verlock-{profile.name}", wanted, python=profile.software.python, index=index)
+    given = project(_project(profile), wanted, python=profile.software.python, index=index)
     arguments, files = _binaries(profile, target), {"build.lock": build}
     platform = target.python_platform
     doing = f"locking {profile.name} for {platform}"
     body = _compile(given, profile, platform, sources, arguments, files, doing=doing)
     if target.same_pins_on:
         # A folder of wheels holds torch for one machine only, so the comparison leaves torch out.
-        bare = (
-            project(f"verlock-{profile.name}", wanted, python=profile.software.python, index=None)
-            + WITHOUT_TORCH
-        )
+        bare = project(_project(profile), wanted, python=profile.software.python, index=None) + WITHOUT_TORCH
         bodies = {
             other: _compile(
                 bare, profile, other, sources, arguments, files, doing=f"locking {profile.name} for {other}"
@@ -197,7 +199,7 @@ def _with_own_torch(body: str, profile: Profile, target: LockTarget) -> str:
     if strange := sorted(set(pin.hashes) - set(own)):
         raise LockError(
             f"torch {pin.version}: the wheel found here is none of those that the profile names",
-            where=f"profiles/{profile.name}.yaml:software.targets",
+            where=f"profiles/{profile.stem}.yaml:software.targets",
             why=f"its sha256 is {', '.join(strange)}",
             todo="remove that wheel, or, if it is the right one, add its hash to the profile",
         )

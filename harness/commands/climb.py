@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.commands import again
-from harness.commands.common import Algorithm, Json, Seed, Steps, Trainer, WithoutPatch, go_inside, inside
+from harness.commands.common import (
+    Algorithm,
+    Json,
+    Seed,
+    Steps,
+    Trainer,
+    Verl,
+    WithoutPatch,
+    go_inside,
+    inside,
+)
 from harness.console import Output
+from harness.profiles.releases import named
 
 if TYPE_CHECKING:
     from harness.ladder.place import Place
@@ -22,6 +33,7 @@ def climb(
         typer.Argument(metavar="[KEY=VALUE]...", help="Hydra overrides; the last word is yours."),
     ] = None,
     profile: Annotated[str, typer.Option(help="Hardware profile.")] = "cpu",
+    verl: Verl = None,
     last: Annotated[str, typer.Option("--to", help="Highest rung.")] = "ppo",
     first: Annotated[str, typer.Option("--from", help="Lowest rung.")] = "env",
     full: Annotated[bool, typer.Option("--full", help="All rungs, up to ppo-2ranks.")] = False,
@@ -33,7 +45,7 @@ def climb(
     model: Annotated[str, typer.Option(help="tiny, or a model folder.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file.")] = "tiny",
     algorithm: Algorithm = "ppo",
-    trainer: Trainer = "v1",
+    trainer: Trainer = None,
     seed: Seed = 1,
     steps: Steps = 4,
     learn: Annotated[
@@ -107,6 +119,7 @@ def climb(
 ) -> None:
     """Climb the ladder up to verl's own PPO trainer, and leave a run record."""
     output = Output(as_json=as_json)
+    profile = named(profile, verl)
     place = _place(profile, rehearse=rehearse)
     if image and native:
         raise typer.BadParameter("--image and --native exclude each other")
@@ -168,7 +181,7 @@ def _in_image(context: typer.Context, output: Output, *, gpus: bool) -> int:
     changes |= {"reward": f"{reward}:{function}"} if reward else {}
     changes |= {"verl_source": source} if source else {}
     asked = Climb(
-        profile=given["profile"],
+        profile=named(given["profile"], given["verl"]),
         command=tuple(again.words(context, changes, without={"image", "native"})),
         runs=runs,
         inputs=tuple(path for path in (*paths.values(), reward) if path),

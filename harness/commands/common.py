@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from harness.build.environment import Group
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Verl = Annotated[
+    str | None,
+    typer.Option("--verl", metavar="VERSION", help="Another verl that the profile has a lock for."),
+]
 Check = Annotated[
     bool, typer.Option("--check", help="Write nothing; fail if a committed file is not current.")
 ]
 # What a climb and a watch are given alike.
 Algorithm = Annotated[str, typer.Option(help="ppo (with critic), grpo, rloo, reinforce_plus_plus or dapo.")]
-Trainer = Annotated[str, typer.Option(help="verl's v1 trainer (its default) or v0.")]
+Trainer = Annotated[str | None, typer.Option(help="verl's v1 trainer or v0; its own default if not given.")]
 Seed = Annotated[int, typer.Option(help="Seed of model, data, rollout and training.")]
 Steps = Annotated[int, typer.Option(min=1, help="Training steps of the ppo rung.")]
 WithoutPatch = Annotated[list[str] | None, typer.Option(help="Leave a patch out, by name.")]

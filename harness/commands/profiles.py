@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.commands.common import Check, Json, Names, changed
+from harness.commands.common import Check, Json, Names, Verl, changed
 from harness.console import Output
 
 
@@ -42,9 +42,11 @@ def render(profiles: Names = None, check: Check = False, as_json: Json = False) 
     changed(publish(profiles or (), check=check), Output(as_json=as_json))
 
 
-def lock(profiles: Names = None, check: Check = False, as_json: Json = False) -> None:
+def lock(profiles: Names = None, verl: Verl = None, check: Check = False, as_json: Json = False) -> None:
     """Resolve each profile's software to hash-pinned locks, and check them against each other."""
     from harness.build.lock import lock as make
+    from harness.profiles import releases
 
     output = Output(as_json=as_json)
-    changed(make(profiles or (), check=check, output=output), output)
+    wanted = [releases.named(name, verl) for name in profiles or (["cpu"] if verl else [])]
+    changed(make(wanted, check=check, output=output), output)

@@ -45,7 +45,7 @@ def watch(
     model: Annotated[str, typer.Option(help="tiny, or a model folder; its files are watched.")] = "tiny",
     data: Annotated[str, typer.Option(help="tiny, or a Parquet file, which is watched.")] = "tiny",
     algorithm: Algorithm = "ppo",
-    trainer: Trainer = "v1",
+    trainer: Trainer = None,
     seed: Seed = 1,
     steps: Steps = 4,
     without_patch: WithoutPatch = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.commands.common import Json
+from harness.commands.common import Json, Verl
 from harness.console import Output
 
 
@@ -52,15 +52,18 @@ def plan(
 
 def env(
     profile: Annotated[str, typer.Argument(help="Whose lock is installed.")],
+    verl: Verl = None,
     dev: Annotated[bool, typer.Option("--dev", help="Add the locked development tools.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew, even if it is there.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make the environment of a profile from its lock, if it is not there, and print its Python."""
     from harness.build.environment import ensure
-    from harness.profiles import load
+    from harness.profiles import load, releases
 
     output = Output(as_json=as_json)
+    wanted = load(releases.named(profile, verl))
     progress = Output(as_json=True)  # standard output carries the path alone: PYTHON=$(verlock env cpu)
-    python = ensure(load(profile), output=progress, group="dev" if dev else None, fresh=fresh)
-    output.result({"profile": load(profile).name, "python": str(python)}, lambda: output.line(str(python)))
+    python = ensure(wanted, output=progress, group="dev" if dev else None, fresh=fresh)
+    document = {"profile": wanted.name, "verl": wanted.software.verl, "python": str(python)}
+    output.result(document, lambda: output.line(str(python)))

@@ -134,6 +134,8 @@ class Run(_Model):
     seconds: float = 0.0
     pid: int
     rungs: list[Rung] = []
+    lock: dict[str, str] = {}
+    """The release of verl that was asked for, the lock it came from, and that file's SHA-256."""
     fingerprint: dict[str, JsonValue] = {}
     image: Image | None = None
     versions: dict[str, str] = {}

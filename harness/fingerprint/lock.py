@@ -21,12 +21,23 @@ _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+
 
 def home(profile: Profile) -> Path:
     """The folder of the profile's locks."""
-    return root() / "docker" / "rendered" / profile.name
+    return root() / "docker" / "rendered" / profile.home
 
 
 def lock_file(profile: Profile) -> Path:
     """The lock that fits this machine."""
     return home(profile) / profile.target(platform.system(), platform.machine()).file
+
+
+def named(profile: Profile) -> dict[str, str]:
+    """What a run's record says of its lock: verl's release, the file, and its SHA-256."""
+    path = lock_file(profile)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {
+        "verl": profile.software.verl,
+        "file": path.relative_to(root()).as_posix(),
+        "sha256": digest,
+    }
 
 
 def pins(profile: Profile, *more: str) -> dict[str, str]:

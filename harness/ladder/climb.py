@@ -24,6 +24,7 @@ from harness.evidence.model import Failure, Run, Status
 from harness.evidence.processes import sweep
 from harness.evidence.record import RunRecord
 from harness.evidence.sampler import Sampler
+from harness.fingerprint import lock
 from harness.fingerprint.identity import fingerprint
 from harness.ladder import cause, contract, environment, stopped, watch
 from harness.ladder.context import Context, Verified
@@ -82,7 +83,9 @@ def climb(
     events.emit(HOST_EVENT, **here().model_dump())
     try:
         _say_where(options, profile, output, record)
-        record.update(fingerprint=fingerprint(profile, options.verl_source, record.folder))
+        record.update(
+            lock=lock.named(profile), fingerprint=fingerprint(profile, options.verl_source, record.folder)
+        )
         _climb(options, steps, output, profile, settings, record)
     except VerlockError as error:
         _end(record, "interrupted" if isinstance(error, InterruptedRunError) else "failed", error)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.adapt import verls
 from harness.adapt.logs import LEVELS
 from harness.console import Output
 from harness.errors import OverrideError, Problem
@@ -30,7 +31,7 @@ _FLAGS = {"first": "--from", "last": "--to", "log_level": "--log-level"}
 
 def parse(
     *,
-    trainer: str,
+    trainer: str | None,
     without_patches: Sequence[str],
     overrides: Sequence[str],
     verl_source: Path | None,
@@ -46,6 +47,9 @@ def parse(
     from harness.adapt.names import PATCH_NAMES
 
     stop_at, debugpy, pdb = (given.pop(name, None) for name in ("stop_at", "debugpy", "pdb"))
+    software = load(given["profile"]).software
+    offered = verls.trainers(software.verl)
+    trainer = trainer or offered[0]
     words = {"log_level": "", "model": TINY, "data": TINY, **given, "trainer": trainer}
     problems = [
         unknown(_FLAGS.get(name, f"--{name}"), words[name], choices)
@@ -62,6 +66,17 @@ def parse(
         for text in overrides
         if "=" not in text and not text.startswith("~")
     ]
+    if trainer in _CHOICES["trainer"] and trainer not in offered:
+        since = verls.table().trainers[trainer]  # type: ignore[index]  # one of the choices
+        problems.append(
+            Problem(
+                what=f"verl {software.verl} has no {trainer} trainer",
+                why=f"it came with {since}",
+                todo="leave --trainer out",
+            )
+        )
+    if not verl_source:
+        problems += verls.misplaced(overrides, software.verl)
     if enforce and ledger:
         problems.append(
             Problem(what="--enforce and --ledger together", todo="--ledger goes on, --enforce ends: choose")

@@ -78,7 +78,7 @@ def _patches(context: Context) -> dict[str, str]:
     from harness.adapt.patches import PATCHES
     from harness.evidence import events
 
-    needed = [patch for patch in PATCHES if patch.when(context.settings)]
+    needed = [patch for patch in PATCHES if patch.needed(context.settings)]
     for patch in needed:
         importlib.import_module(patch.module)
     seen = [e for e in events.read(context.folder / "events.jsonl") if e["kind"] == "patch"]

@@ -79,9 +79,17 @@ def _update_critic(workers: Any, tensors: dict[str, torch.Tensor]) -> dict[str, 
     data = batches.unpadded(tensors | {"values": values, "returns": returns}, **_one_batch(len(values)))
     before = _checksum(workers.critic)
     metrics = _metrics(workers.critic.train_mini_batch(data))
-    mask = tensors["response_mask"].bool()
-    expected = 0.5 * float(((returns - values)[mask] ** 2).mean())
+    expected = _value_loss(returns - values, tensors["response_mask"].bool(), workers.config.critic)
     return _judge("critic/vf_loss", "value loss", metrics, expected, workers.critic, before)
+
+
+def _value_loss(errors: torch.Tensor, mask: torch.Tensor, config: Any) -> float:
+    """Half the mean squared error of what counts; errors and mask are ``(b, r)``."""
+    from harness.adapt.verls import value_loss_parts
+
+    parts = value_loss_parts(len(errors), int(config.ppo_micro_batch_size_per_gpu))
+    means = [0.5 * float((errors[part][mask[part]] ** 2).mean()) for part in parts]
+    return sum(means) / len(means)
 
 
 def _one_batch(size: int) -> dict[str, Any]:

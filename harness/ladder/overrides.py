@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import harness
+from harness.adapt import verls
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import ClimbOptions
 from harness.profiles.hydra import word
@@ -120,7 +121,8 @@ def words(
     merged: dict[str, str] = {}
     policy = profile.overrides(rehearse=on_cpu)
     chosen = {key: value for key, value in rung.items() if not (key in policy and key.endswith(_FITS))}
-    layers = [word(key, value) for key, value in {**policy, **chosen}.items()]
+    ours = verls.settings({**policy, **chosen}, profile.software.verl, on_cpu=on_cpu)
+    layers = [word(key, value) for key, value in ours.items()]
     for text in [*layers, *user]:
         key = text.split("=", 1)[0]
         bare = key.lstrip("+~")

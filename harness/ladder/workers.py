@@ -11,6 +11,7 @@ import socket
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from harness.adapt import verls
 from harness.ladder import compose
 from harness.ladder.overrides import for_rung
 
@@ -65,7 +66,7 @@ class Workers:
 
         actor = self.actor_config
         actor.model_config = self.model_config
-        worker = self._worker("language_model", actor, self.model_config)
+        worker = self._worker("language_model", actor, actor.engine, self.model_config)
         worker.set_loss_fn(partial(ppo_loss, config=actor))
         return worker
 
@@ -75,7 +76,7 @@ class Workers:
         from verl.workers.utils.losses import value_loss
 
         critic = self._dataclass(self.config.critic)
-        worker = self._worker("value_model", critic, critic.model)
+        worker = self._worker("value_model", critic, *verls.critic_engine(critic))
         worker.set_loss_fn(partial(value_loss, config=critic))
         return worker
 
@@ -85,11 +86,10 @@ class Workers:
 
         return omega_conf_to_dataclass(node)
 
-    def _worker(self, kind: str, role: Any, model_config: Any) -> Any:
+    def _worker(self, kind: str, role: Any, engine: Any, model_config: Any) -> Any:
         from verl.workers.config import TrainingWorkerConfig
         from verl.workers.engine_workers import TrainingWorker
 
-        engine = role.engine
         engine.use_dynamic_bsz = role.use_dynamic_bsz
         for name in ("micro_batch_size_per_gpu", "infer_micro_batch_size_per_gpu"):
             setattr(engine, name, role.ppo_micro_batch_size_per_gpu)

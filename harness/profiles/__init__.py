@@ -3,7 +3,8 @@
 Pure: reads YAML, imports none of the other rooms and nothing heavy.
 """
 
+from harness.profiles import releases
 from harness.profiles.load import load, names, root
 from harness.profiles.model import LockTarget, Profile
 
-__all__ = ["LockTarget", "Profile", "load", "names", "root"]
+__all__ = ["LockTarget", "Profile", "load", "names", "releases", "root"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from harness.profiles.model import Profile
+from harness.profiles.releases import package
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +121,29 @@ def _software(profile: Profile) -> Iterator[Contradiction]:
                 path=("software", "macos_floor"),
                 what="a macOS lock needs the oldest macOS to choose wheels for",
             )
+    yield from _releases(profile)
     if software.source_only and not software.build_requirements:
         yield Contradiction(
             path=("software", "build_requirements"), what="packages without a wheel need a pinned build"
         )
+
+
+def _releases(profile: Profile) -> Iterator[Contradiction]:
+    software = profile.software
+    seen = [software.verl]
+    packages = [package(one) for one in software.requirements]
+    for number, release in enumerate(software.also):
+        path = ("software", "also", number)
+        if release.verl in seen:
+            yield Contradiction(path=(*path, "verl"), what=f"verl {release.verl} is named twice")
+        seen.append(release.verl)
+        for name in release.without:
+            if package(name) not in packages:
+                yield Contradiction(
+                    path=(*path, "without"),
+                    what=f"{name} is none of software.requirements",
+                    todo="remove it: there is nothing to leave out",
+                )
 
 
 def _recipe(profile: Profile) -> Iterator[Contradiction]:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import Problem, ProfileError, UnknownProfileError
-from harness.profiles import explain
+from harness.profiles import explain, releases
 from harness.profiles.consistency import contradictions
 from harness.profiles.model import Profile
 from harness.profiles.tree import Tree, overlay, read_file, where
@@ -35,12 +35,15 @@ def folder() -> Path:
 
 
 def load(name: str) -> Profile:
-    """The profile ``name``; short names (``p40``) work too.
+    """The profile ``name``; short names (``p40``) work too, and ``cpu@0.8.0`` is it with another verl.
 
     :raises UnknownProfileError: when there is none, with the nearest that there is.
     :raises ProfileError: with all that is wrong with its files.
+    :raises UnknownVerlError: when it has no lock for that verl, with the list of those that it has.
     """
-    return load_file(folder() / f"{resolve(name)}.yaml")
+    bare, mark, verl = name.partition(releases.MARK)
+    profile = load_file(folder() / f"{resolve(bare)}.yaml")
+    return releases.at(profile, verl) if mark else profile
 
 
 def resolve(name: str) -> str:

@@ -100,6 +100,21 @@ class Image(Model):
     """Debian packages in the base beside the minimal system."""
 
 
+class Release(Model):
+    """Another verl that a profile has a lock for, and what else is then another."""
+
+    verl: Pin
+    transformers: Pin
+    ray: Pin | None = None
+    tensordict: Pin | None = None
+    without: tuple[Text, ...] = ()
+    """Packages of ``requirements`` that this verl does not import."""
+    requirements: tuple[Text, ...] = ()
+    """Requirements in addition to the profile's."""
+    reason: Text
+    """Why these pins: what of them this verl cannot do without."""
+
+
 class Software(Model):
     """What is installed, to the last byte."""
 
@@ -123,6 +138,8 @@ class Software(Model):
     """The same for the development tools, which may be newer than what they test."""
     macos_floor: Version | None = None
     """Oldest macOS that the wheels are chosen for."""
+    also: tuple[Release, ...] = ()
+    """Other releases of verl, each with a lock of its own: ``--verl VERSION``."""
     differs: dict[Text, Text] = Field(default_factory=dict)
     """Packages whose version is not that of the other profiles, with the reason."""
     targets: tuple[LockTarget, ...]
@@ -225,7 +242,7 @@ class Profile(Model):
     """One hardware profile."""
 
     name: Text
-    """The file's stem; not written in the file."""
+    """The file's stem, and ``@VERSION`` for another verl than the profile's own; not written in the file."""
     short: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")]
     """The name that sessions use, as in ``smoke-cpu``."""
     summary: Text
@@ -236,6 +253,16 @@ class Profile(Model):
     run: RunPolicy
     recipe: tuple[RecipeEntry, ...] = ()
     handoff: Handoff
+
+    @property
+    def stem(self) -> str:
+        """The name of its file under profiles/."""
+        return self.name.partition("@")[0]
+
+    @property
+    def home(self) -> str:
+        """The folder of its generated files below docker/rendered: ``cpu``, or ``cpu/verl-0.8.0``."""
+        return self.name.replace("@", "/verl-")
 
     def overrides(self, *, rehearse: bool = False) -> dict[str, object]:
         """Hydra key (with its ``+``) to value; with ``rehearse`` as for a run on a CPU."""

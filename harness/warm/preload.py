@@ -21,6 +21,7 @@ MODULES = (
     "verl.workers.engine_workers",
     "verl.workers.engine.fsdp",
     "verl.trainer.main_ppo_v0",
+    "verl.trainer.ppo.ray_trainer",
     "verl.trainer.ppo.v1",
     "verl.experimental.agent_loop",
     "verl.experimental.reward_loop",

@@ -49,7 +49,7 @@ def prove(outcomes: Sequence[Mapping[str, Any]], checked: Mapping[str, Any] | No
     events.emit(
         "activated",
         device=settings.device,
-        patches=[patch.name for patch in PATCHES if patch.when(settings)],
+        patches=[patch.name for patch in PATCHES if patch.needed(settings)],
         forked=True,
         environment=checked,
     )
@@ -57,10 +57,10 @@ def prove(outcomes: Sequence[Mapping[str, Any]], checked: Mapping[str, Any] | No
 
 
 def _problems(settings: Settings, outcomes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    from verl.plugin.platform import get_platform
+    from verl.utils.device import get_device_name
 
-    if get_platform().device_name != settings.device:
-        yield f"verl's platform is {get_platform().device_name}, not {settings.device}"
+    if get_device_name() != settings.device:
+        yield f"verl's device is {get_device_name()}, not {settings.device}"
     replicas = sys.modules.get("verl.workers.rollout.replica")
     if replicas is not None:
         for name in ROLLOUTS:
@@ -69,7 +69,7 @@ def _problems(settings: Settings, outcomes: Sequence[Mapping[str, Any]]) -> Iter
     said = {str(outcome["patch"]): outcome["outcome"] for outcome in outcomes}
     for patch in PATCHES:
         module = sys.modules.get(patch.module)
-        if module is None or not patch.when(settings):
+        if module is None or not patch.needed(settings):
             continue  # its hook waits for the import
         if patch.name not in said:
             yield f"patch {patch.name} has no outcome"

@@ -36,7 +36,7 @@ SEED = Patch(
     evidence="measured with verl 0.9.1: two PPO runs with equal seeds differ from step 1; engine_config.seed "
     "is used only with full_determinism",
     module=MODULE,
-    verl=">=0.9,<0.10",
+    verl=">=0.7.1,<0.10",
     anchor=Anchor(
         target="FSDPEngine.initialize",
         fragments=("self._build_model_optimizer()",),
@@ -63,7 +63,7 @@ PIN_MEMORY = Patch(
     evidence="verl 0.9.1 transformer_impl.py _build_fsdp_module; torch: 'Cannot access accelerator device "
     "when none is available'",
     module=MODULE,
-    verl=">=0.9,<0.10",
+    verl=">=0.7.1,<0.10",
     anchor=Anchor(
         target="FSDPEngine._build_fsdp_module",
         fragments=("CPUOffloadPolicy(pin_memory=True)",),

@@ -57,7 +57,7 @@ AVERAGE = Patch(
     evidence="measured on two ranks, torch 2.7.1: all_reduce raises 'Cannot use ReduceOp.AVG with Gloo', "
     "reduce_scatter_tensor returns the sum without a word; pytorch#149781, #162338; right in 2.11 and 2.13",
     module="torch.distributed",
-    verl=">=0.9,<0.10",
+    verl=">=0.7.1,<0.10",
     torch=">=2.7",
     anchor=Anchor(
         target="all_reduce",

@@ -30,7 +30,7 @@ BACKEND = Patch(
     reason="verl joins 'cpu:gloo' and the device's backend; on a CPU that names the device twice",
     evidence="torch refuses 'cpu:gloo,cpu:gloo' (BackendConfig: Duplicate device type); measured, verl 0.9.1",
     module="verl.utils.distributed",
-    verl=">=0.9,<0.10",
+    verl=">=0.7.1,<0.10",
     anchor=Anchor(
         target="initialize_global_process_group_ray",
         fragments=("backend = backend or f'cpu:gloo,{get_device_name()}:{get_nccl_backend()}'",),

@@ -38,7 +38,7 @@ ATTENTION = Patch(
     evidence="verl 0.9.1 verl/utils/model.py load_valuehead_model, two places; verl PR #6495; the user sees "
     "'is not a value head model, please install trl'",
     module="verl.utils.model",
-    verl=">=0.9,<0.10",
+    verl=">=0.7.1,<0.10",
     anchor=Anchor(
         target="load_valuehead_model",
         fragments=("attn_implementation='flash_attention_2'",),

@@ -19,6 +19,7 @@ from harness.adapt.rollout.generator import Request
 from harness.adapt.rollout.loader import load_hf, load_mock
 from harness.adapt.rollout.sampling import derive_seed, parse
 from harness.adapt.rollout.weights import Digest, Packed, unpack
+from harness.adapt.verls import rollout_seed
 from harness.evidence import events
 
 LOADERS = {"hf": load_hf, "mock": load_mock}
@@ -94,7 +95,7 @@ class RolloutServer:
     def _fallback_seed(self, ids: tuple[int, ...]) -> int:
         """For agent loops that send no seed: how many times this prompt has come in this step."""
         self._seen[ids] += 1
-        return derive_seed(self._config.seed, self._seen[ids])
+        return derive_seed(rollout_seed(self._config), self._seen[ids])
 
     async def load_weights(self, packed: Packed, *, last: bool) -> str | None:
         """Take a bucket of weights between batches; after the last one return the digest of what came."""

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.adapt import verls
 from harness.data.finding import Finding
 from harness.ladder import compose
 from harness.ladder.preflight.command_line import Asked
 
 _NAMED = re.compile(r"(?:Could not (?:override|append to config|delete)[^'\n]*'|located at ')([^']+)'")
-_RENAMED = {
-    "trainer.val_generations_to_log_to_wandb": "trainer.log_val_generations",
+# Keys that guides name and no release has; those of other releases are harness/adapt/verls.yaml's.
+_MEANT = {
     "val_generations_to_log_to_wandb": "trainer.log_val_generations",
-    "ray_init.num_cpus": "ray_kwargs.ray_init.num_cpus",
-    "critic.model.fsdp_config.param_offload": "critic.fsdp.param_offload",
-    "critic.model.fsdp_config.optimizer_offload": "critic.fsdp.optimizer_offload",
     "actor_rollout_ref.fsdp_config.cpu_offload": "actor_rollout_ref.actor.fsdp_config.param_offload",
     "actor_rollout_ref.fsdp_config.offload_params": "actor_rollout_ref.actor.fsdp_config.param_offload",
 }
@@ -207,7 +205,7 @@ def _refused(word: str, error: Exception, base: Any) -> Finding:
         id="unknown-key",
         key=key,
         what=f"verl has no such key: {word}",
-        why=_short(error),
+        why=verls.told(key) or _short(error),
         todo=f"did you mean {near}?" if near else "see verl/trainer/config",
     )
 
@@ -224,8 +222,9 @@ def _whole(error: Exception, name: str) -> Finding:
 
 def nearest(key: str, base: Any) -> str | None:
     """The real key that is meant: renamed ones first, then the same last part, then the most alike."""
-    if key in _RENAMED:
-        return _RENAMED[key]
+    meant = _MEANT.get(key) or verls.renamed(key, verls.here())
+    if meant is not None:
+        return meant
     names = compose.keys(base)
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.8)
     if near:
