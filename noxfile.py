@@ -95,6 +95,12 @@ def update(session: nox.Session) -> None:
 
 
 @nox.session
+def compat(session: nox.Session) -> None:
+    """Climb with each release of verl that has a lock; the matrix goes to docs/compat.json and compat.md."""
+    verlock(session, "compat", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests that every change must pass (tier A) with the packages of the cpu lock."""
     session.run(python_of_lock(session), "-m", "pytest", *session.posargs, external=True)

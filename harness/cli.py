@@ -14,6 +14,7 @@ from harness import __version__
 from harness.commands import (
     claims,
     climb,
+    compat,
     data,
     deps,
     doctor,
@@ -74,6 +75,7 @@ Names = Annotated[
 for command in (
     climb.climb,
     watch.watch,
+    compat.compat,
     preflight.preflight,
     failures.diagnose,
     failures.diff,

@@ -1,8 +1,9 @@
 """What differs between releases of verl: the keys of its configuration, its trainers, its classes.
 
 The settings are data (``verls.yaml``). A profile and a rung say what they want in the words of the newest
-release; :func:`settings` writes it in the words of another. The few classes that differ are below, and patches
-carry the versions that they are made for. Nothing else in the harness knows a version of verl. Imports no verl.
+release; :func:`settings` writes it in the words of another. The few classes that differ are below, and
+patches carry the versions that they are made for. Nothing else in the harness knows a version of verl.
+Imports no verl.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from fnmatch import fnmatch
 
 from harness.build.lockfile import Pin
 from harness.errors import Problem
-from harness.profiles.model import LockTarget, Profile
+from harness.profiles.model import Profile
+from harness.profiles.software import LockTarget
 
 # What the harness needs inside (pyproject's core), and what installs it there.
 INSIDE = ("psutil", "pydantic", "pyyaml", "rich", "setuptools", "typer")

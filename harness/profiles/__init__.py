@@ -5,6 +5,7 @@ Pure: reads YAML, imports none of the other rooms and nothing heavy.
 
 from harness.profiles import releases
 from harness.profiles.load import load, names, root
-from harness.profiles.model import LockTarget, Profile
+from harness.profiles.model import Profile
+from harness.profiles.software import LockTarget
 
 __all__ = ["LockTarget", "Profile", "load", "names", "releases", "root"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from harness.errors import UnknownVerlError
-from harness.profiles.model import Profile, Release
+from harness.profiles.model import Profile
+from harness.profiles.software import Release
 
 MARK = "@"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

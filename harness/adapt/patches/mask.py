@@ -37,8 +37,8 @@ MASK = Patch(
     name=NAME,
     reason="without padding removal (which needs flash-attn) the attention mask of a sequence is as long as "
     "its response, not as the sequence",
-    evidence="verl 0.7.1 transformer_impl.py prepare_model_inputs: ones_like(t) for t in loss_mask; 0.8 builds "
-    "it from input_ids; measured: probabilities of the tiny model differ by 5e-4 from a generator's",
+    evidence="verl 0.7.1 transformer_impl.py prepare_model_inputs: ones_like(t) for t in loss_mask; 0.8 "
+    "builds it from input_ids; measured: probabilities of the tiny model differ by 5e-4 from a generator's",
     module="verl.workers.engine.fsdp.transformer_impl",
     verl=">=0.7.1,<0.8",
     until="0.8",

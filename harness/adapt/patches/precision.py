@@ -111,7 +111,7 @@ WEIGHTS = Patch(
     anchor=Anchor(
         target="FSDPEngine.get_per_tensor_param",
         fragments=("full_tensor().to(torch.bfloat16, non_blocking=True)",),
-        fixed=lambda source: "full_tensor().to(torch.bfloat16" not in source,
+        fixed=lambda source: ".to(torch.bfloat16" not in source,
     ),
     when=lambda _settings: True,
     apply=_apply_weights,

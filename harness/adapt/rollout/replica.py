@@ -27,7 +27,8 @@ class _Replica(RolloutReplica):
         )
         actor = ray.remote(type(f"{self.rollout_name.capitalize()}RolloutServer", (RolloutServer,), {}))
         server = actor.options(
-            name=server_name(self.rollout_name, self.replica_rank) + self.name_suffix,
+            # 0.7 has one group of replicas, and no name for it.
+            name=server_name(self.rollout_name, self.replica_rank) + getattr(self, "name_suffix", ""),
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
             max_concurrency=self.max_concurrency,
         ).remote(
