@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from packaging.version import Version
@@ -24,6 +24,7 @@ from harness.errors import Problem
 FILE = Path(__file__).with_suffix(".yaml")
 VALUE_HEAD_SINCE = "0.8"
 Trainer = Literal["v1", "v0"]
+T = TypeVar("T")
 
 
 class _Model(BaseModel):
@@ -94,13 +95,21 @@ def present(key: str, verl: str) -> bool | None:
 
 def settings(given: Mapping[str, object], verl: str, *, on_cpu: bool) -> dict[str, object]:
     """Keys (with their ``+``) and values as ``verl`` takes them; the same for the newest release."""
-    found = {written: value for key, value in given.items() if (written := at(key, verl)) is not None}
-    for extra in table().settings:
-        if _older(verl, extra.before) and (on_cpu or not extra.cpu):
-            found[extra.key] = extra.value
+    found = written(given, verl)
+    found |= {extra.key: extra.value for extra in extras(verl, on_cpu=on_cpu)}
     if _older(verl, VALUE_HEAD_SINCE) and "critic.model.path" in given:
         found |= value_model(Path(str(given["critic.model.path"])))
     return found
+
+
+def written(given: Mapping[str, T], verl: str) -> dict[str, T]:
+    """The same values under the keys that ``verl`` has for them; those that it has none for are left out."""
+    return {key: value for old, value in given.items() if (key := at(old, verl)) is not None}
+
+
+def extras(verl: str, *, on_cpu: bool) -> list[Setting]:
+    """What ``verl`` needs beside what the newest release is given."""
+    return [one for one in table().settings if _older(verl, one.before) and (on_cpu or not one.cpu)]
 
 
 def value_model(folder: Path) -> dict[str, object]:
@@ -167,11 +176,16 @@ def renamed(key: str, verl: str) -> str | None:
 
 def instead(key: str, verl: str) -> str | None:
     """What to do in ``verl`` about a key of another release, as a sentence."""
-    written = renamed(key, verl)
-    if written is not None:
-        return f"in verl {verl} it is {written}"
-    lost = next((m for m in table().moved if _older(verl, m.since) and _within(key, m.new)), None)
-    return f"leave it out: {lost.reason}" if lost else None
+    other = renamed(key, verl)
+    if other is not None:
+        return f"in verl {verl} it is {other}"
+    return f"leave it out: {reason}" if (reason := lost(key, verl)) else None
+
+
+def lost(key: str, verl: str) -> str | None:
+    """Why ``verl`` has nothing for a key of a newer release; none where it has."""
+    moves = (m for m in table().moved if m.old is None and _older(verl, m.since) and _within(key, m.new))
+    return next((move.reason for move in moves), None)
 
 
 def rollout_seed(config: Any) -> int:

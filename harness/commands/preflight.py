@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.commands.common import Json, go_inside
+from harness.commands.common import Json, Verl, go_inside
 from harness.console import Output
+from harness.profiles.releases import named
 
 if TYPE_CHECKING:
     from harness.ladder.preflight.command_line import Asked
@@ -26,6 +27,7 @@ def preflight(
         ),
     ] = None,
     profile: Annotated[str, typer.Option(help="On which profile's environment it is run small.")] = "cpu",
+    verl: Verl = None,
     config_path: Annotated[
         str | None, typer.Option(help="A configuration folder, in place of a command.")
     ] = None,
@@ -44,6 +46,7 @@ def preflight(
     as_json: Json = False,
 ) -> None:
     """Find every fault of a training command before it queues, then run it small, up to the ppo rung."""
+    profile = named(profile, verl)
     go_inside(profile)
     # As the profile's runs: nothing is asked of a hub.
     os.environ["HF_HUB_OFFLINE"] = "1"

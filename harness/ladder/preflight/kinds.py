@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harness.adapt import verls
 from harness.data.finding import Finding
 
 # Where verl takes one value or a list of them.
@@ -78,7 +79,7 @@ def missing(config: Mapping[str, Any], base: Mapping[str, Any], prefix: str = ""
                     id="missing-key",
                     key=key,
                     what=f"the configuration has no {key}",
-                    why="verl 0.9.1 reads it: Key is not in struct; the file is of another version",
+                    why=f"verl {verls.here()} reads it: Key is not in struct; the file is of another version",
                     todo="build on verl's own: defaults: [ppo_trainer, _self_], and set only what differs",
                 )
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.adapt import verls
 from harness.data import first_rows
 from harness.data.model_check import tokenizer_of
 from harness.errors import Problem
@@ -39,6 +40,7 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> P
     """
     config, facts, asked = inspected.config or {}, inspected.facts, inspected.asked
     s, profile = Settings(config), load(options.profile)
+    verl = profile.software.verl
     here = facts.model is not None and facts.model.kind == "folder"
     model = str(asked.folder / Path(facts.model.given).expanduser()) if here and facts.model else TINY
     rows = PROMPTS * max(options.steps, 2)
@@ -68,11 +70,11 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> P
         data=str(kept.path),
         reward=reward,
         algorithm="ppo" if s.critic else "grpo",
-        use_v1=s.get("trainer.use_v1") is not False,
+        use_v1="v1" in verls.trainers(verl) and s.get("trainer.use_v1") is not False,
         any_reward=True,
     )
     made = changes(s, stand, profile, steps=options.steps)
-    rung = for_rung(chosen, _shape(), rollout="hf", steps=options.steps)
+    rung = verls.written(for_rung(chosen, _shape(), rollout="hf", steps=options.steps), verl)
     given = inspected.words if asked.config_path is None else _flat(config)
     open_ = [*not_verified(s, stand), *(f"the column {name} of the rows" for name in kept.dropped)]
     return Prepared(

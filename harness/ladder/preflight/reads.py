@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.adapt import verls
 from harness.data.finding import Finding
 
 _PAIR = re.compile(r"\b(\w+)\.(\w+)\b|\b(\w+)\.get\(\s*[\"'](\w+)[\"']|\b(\w+)\[[\"'](\w+)[\"']\]")
@@ -70,7 +71,7 @@ def unread(
                     id="unread-key",
                     key=key,
                     what=f"nothing in verl reads {missing}: the key is set and does nothing",
-                    why="with + or ++ Hydra takes any key; no line of verl 0.9.1 asks for this one",
+                    why=f"with + or ++ Hydra takes any key; no line of verl {verls.here()} asks for this one",
                     todo=todo,
                 )
             )

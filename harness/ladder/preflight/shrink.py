@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.adapt import verls
 from harness.ladder.preflight.settings import ACTOR, REF, ROLLOUT, Settings
 from harness.ladder.preflight.tree import key_of
 from harness.profiles.hydra import word
@@ -52,7 +53,7 @@ def changes(s: Settings, stand: Stand, profile: Profile, *, steps: int) -> list[
     for group in (
         _inputs(s, stand),
         _sizes(s, stand),
-        _one_device(s),
+        _one_device(s, profile.software.verl),
         _engines(s),
         _course(s, steps),
         _profile(s, profile),
@@ -159,7 +160,7 @@ def _budgets(s: Settings, tokens: int) -> Iterator[Change]:
                 yield _set(s, f"{section}.{name}", tokens, "one sequence of the stand-in must fit")
 
 
-def _one_device(s: Settings) -> Iterator[Change]:
+def _one_device(s: Settings, verl: str) -> Iterator[Change]:
     one = "one device here"
     for key in (
         f"{ROLLOUT}.tensor_model_parallel_size",
@@ -169,7 +170,8 @@ def _one_device(s: Settings) -> Iterator[Change]:
     ):
         yield _set(s, key, 1, one)
     for section in (ACTOR, REF, "critic"):
-        engine = f"{section}.fsdp" if section == "critic" else f"{section}.fsdp_config"
+        newest = f"{section}.fsdp" if section == "critic" else f"{section}.fsdp_config"
+        engine = verls.at(newest, verl) or newest
         if s.get(engine) is None:
             continue
         for key in (f"{engine}.ulysses_sequence_parallel_size", f"{section}.ulysses_sequence_parallel_size"):
@@ -239,11 +241,14 @@ def _course(s: Settings, steps: int) -> Iterator[Change]:
 
 
 def _profile(s: Settings, profile: Profile) -> Iterator[Change]:
-    settings = {**profile.run.overrides, **profile.run.on_cpu}
-    for key, setting in settings.items():
+    verl = profile.software.verl
+    settings = verls.written({**profile.run.overrides, **profile.run.on_cpu}, verl)
+    given = {key: (setting.value, setting.reason) for key, setting in settings.items()}
+    given |= {extra.key: (extra.value, extra.reason) for extra in verls.extras(verl, on_cpu=True)}
+    for key, (value, reason) in given.items():
         bare = key.lstrip("+")
-        if s.get(bare) != setting.value:
-            yield Change(key=bare, old=s.get(bare), new=setting.value, why=setting.reason, layer=True)
+        if s.get(bare) != value:
+            yield Change(key=bare, old=s.get(bare), new=value, why=reason, layer=True)
 
 
 def _set(s: Settings, key: str, new: Any, why: str) -> Change:
@@ -268,7 +273,8 @@ def words(
     set_here = {key_of(text) for text in kept} | changed
     back = [word(f"++{key}", s.get(key)) for key in map(_bare, rung) if key not in set_here]
     new = [word(f"++{change.key}", change.new) for change in made if not change.layer]
-    own = {_bare(key) for key in profile.overrides(rehearse=True)}
+    ours = verls.settings(profile.overrides(rehearse=True), profile.software.verl, on_cpu=True)
+    own = {_bare(key) for key in ours}
     return (*[text for text in kept if key_of(text) not in own], *back, *new)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.adapt.verls import here
 from harness.data.finding import Finding
 from harness.errors import ModelError
 from harness.ladder import compose
@@ -164,7 +165,7 @@ def _known_module(module: str) -> str:
     path = compose.verl_folder().joinpath(*parts[1:])
     if path.with_suffix(".py").is_file() or path.is_dir():
         return "it has another configuration, which is not checked here"
-    return "verl 0.9.1 has no such module"
+    return f"verl {here()} has no such module"
 
 
 def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

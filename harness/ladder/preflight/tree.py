@@ -200,13 +200,18 @@ def _refused(word: str, error: Exception, base: Any) -> Finding:
             why="+ is for new keys; an older verl may have needed it here",
             todo=f"write {key}={value}",
         )
-    near = nearest(key, base)
+    none = verls.lost(key, verls.here())
+    near = None if none else nearest(key, base)
     return Finding(
         id="unknown-key",
         key=key,
         what=f"verl has no such key: {word}",
         why=verls.told(key) or _short(error),
-        todo=f"did you mean {near}?" if near else "see verl/trainer/config",
+        todo=f"did you mean {near}?"
+        if near
+        else f"leave it out: {none}"
+        if none
+        else "see verl/trainer/config",
     )
 
 
