@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
+from harness.adapt import verls
 from harness.console import Output
 from harness.diagnose.diff import flat
 from harness.ladder import compose
@@ -20,7 +21,7 @@ from harness.ladder.overrides import for_rung, words
 from harness.profiles.load import load
 from harness.profiles.model import Profile
 
-Origin = Literal["verl default", "profile", "rung", "user", "follows"]
+Origin = Literal["verl default", "profile", "rung", "release", "user", "follows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,8 @@ def evaluate(
 ) -> list[Value]:
     """Pure. ``layers`` name the keys that each sets, the last one winning.
 
-    ``follows``: nobody set it and it is not verl's default, because it refers to a key that was set.
+    ``release``: what an older verl needs beside what the profile and the rung say. ``follows``: nobody set it
+    and it is not verl's default, because it refers to a key that was set.
     """
     set_by = {key.lstrip("+~"): origin for origin, keys in layers.items() for key in keys}
     found = []
@@ -79,10 +81,15 @@ def of_climb(options: ClimbOptions) -> list[Value]:
 def layers(
     profile: Profile, rung: Mapping[str, object], overrides: Sequence[str], *, on_cpu: bool
 ) -> dict[Origin, list[str]]:
-    """The keys that each layer sets. Pure."""
+    """The keys that each layer sets, as the profile's verl writes them. Pure."""
+    verl = profile.software.verl
+    policy = {k: v for k, v in profile.overrides(rehearse=on_cpu).items() if _wins(k, rung)}
+    said = verls.written({**policy, **rung}, verl)
+    ours = verls.settings({**policy, **rung}, verl, on_cpu=on_cpu)
     return {
-        "rung": list(rung),
-        "profile": [key for key in profile.overrides(rehearse=on_cpu) if _wins(key, rung)],
+        "rung": list(verls.written(rung, verl)),
+        "profile": list(verls.written(policy, verl)),
+        "release": [key for key, value in ours.items() if said.get(key) != value],
         "user": [word.partition("=")[0] for word in overrides],
     }
 
@@ -90,7 +97,7 @@ def layers(
 def text(set_by: Mapping[Origin, Sequence[str]]) -> str:
     """``origins.json``: each key once, under the layer that set it last, the user's first."""
     owner = {key.lstrip("+~"): origin for origin, keys in set_by.items() for key in keys}
-    shown: tuple[Origin, ...] = ("user", "rung", "profile")
+    shown: tuple[Origin, ...] = ("user", "release", "rung", "profile")
     return (
         json.dumps({o: sorted(k for k, owned in owner.items() if owned == o) for o in shown}, indent=2) + "\n"
     )
