@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import lock
+from harness.build import lock, render
 from harness.console import Output
-from harness.errors import LockError
+from harness.errors import LockError, ProfileError, StaleError
 from harness.profiles import root
 
 OUTPUT = Output(as_json=True)
@@ -41,6 +41,21 @@ def content(folder: Path) -> dict[str, str]:
 def test_the_p40_lock_comes_out_again_byte_for_byte() -> None:
     """All profiles are checked so by the lint session; here one, that the way itself is kept."""
     assert lock.lock(["p40"], check=True, output=OUTPUT) == []
+
+
+def test_the_lock_of_an_older_verl_comes_out_again_and_an_altered_one_is_found(copy: Path) -> None:
+    """`lock cpu` covers them too, and writes neither an image's installer lock nor tools beside them."""
+    assert lock.lock(["cpu@0.8.0"], check=True, output=OUTPUT) == []
+    home = copy / "docker" / "rendered" / "cpu" / "verl-0.8.0"
+    assert sorted(path.name for path in home.iterdir()) == ["build.lock", "requirements.lock"]
+    spoil(home / "requirements.lock", "transformers==4.57.6", "transformers==4.57.5")
+    with pytest.raises(StaleError, match=r"cpu/verl-0\.8\.0/requirements\.lock"):
+        lock.lock(["cpu@0.8.0"], check=True, output=OUTPUT)
+
+
+def test_no_image_is_rendered_with_an_older_verl() -> None:
+    with pytest.raises(ProfileError, match=r"verlock climb --verl 0\.8\.0"):
+        render.publish(["cpu@0.8.0"], check=True)
 
 
 def test_a_planted_gpu_package_stops_it_before_anything_is_written(copy: Path) -> None:

@@ -12,6 +12,7 @@ from harness.adapt.names import PATCH_NAMES
 from harness.errors import OverrideError
 from harness.ladder import command, rungs
 from harness.ladder.options import ORDER, ClimbOptions, RungName
+from harness.profiles.releases import named
 
 DESIGN = ("env", "data", "forward", "rollout", "reward", "ppo-mock", "ppo", "checkpoint", "ppo-2ranks")
 GOOD: dict[str, Any] = {
@@ -94,6 +95,13 @@ WRONG = [
     ({"verl_source": Path("/no/checkout")}, "--verl-source /no/checkout is no checkout of verl"),
     ({"overrides": ["trainer.nnodes"]}, "trainer.nnodes is no Hydra override"),
 ]
+# The keys of another release, and a trainer that this one does not have.
+OLDER = [
+    ("0.8.0", {"trainer": "v1"}, "verl 0.8.0 has no v1 trainer"),
+    ("0.8.0", {"overrides": ["trainer.use_v1=True"]}, "verl 0.8.0 has no key trainer.use_v1"),
+    ("0.7.1", {"overrides": ["critic.fsdp.seed=3"]}, "verl 0.7.1 has no key critic.fsdp.seed"),
+    ("0.9.1", {"overrides": ["critic.model.fsdp_config.seed=3"]}, "verl 0.9.1 has no key critic.model"),
+]
 
 
 @pytest.mark.parametrize(("changed", "said"), WRONG)
@@ -102,6 +110,21 @@ def test_a_wrong_word_is_named_with_the_right_ones(changed: dict[str, Any], said
         command.parse(**GOOD | changed)
     (problem,) = caught.value.problems
     assert problem.todo
+
+
+@pytest.mark.parametrize(("verl", "changed", "said"), OLDER)
+def test_what_a_release_does_not_have_is_refused(verl: str, changed: dict[str, Any], said: str) -> None:
+    given = GOOD | {"profile": named("cpu", verl), "trainer": None} | changed
+    with pytest.raises(OverrideError, match=said) as caught:
+        command.parse(**given)
+    (problem,) = caught.value.problems
+    assert problem.todo
+
+
+@pytest.mark.parametrize(("verl", "use_v1"), [("0.9.1", True), ("0.8.0", False), ("0.7.1", False)])
+def test_without_a_word_the_trainer_is_the_releases_own_default(verl: str, use_v1: bool) -> None:
+    options = command.parse(**GOOD | {"profile": named("cpu", verl), "trainer": None})
+    assert options.use_v1 is use_v1
 
 
 def test_all_wrong_words_are_named_at_once() -> None:

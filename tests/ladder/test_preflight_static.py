@@ -250,6 +250,14 @@ def test_all_faults_are_told_at_once_and_each_unknown_key_with_the_nearest(judge
     )
 
 
+def test_a_key_of_an_older_release_says_which_and_what_it_is_now(judge: Judge) -> None:
+    found = judge("critic.model.fsdp_config.param_offload=True")
+    (finding,) = found.findings
+    assert (finding.id, finding.level) == ("unknown-key", "fault")
+    assert finding.why == "it is in verl 0.3.0.post1 to 0.7.1"
+    assert finding.todo == "did you mean critic.fsdp.param_offload?"
+
+
 def test_keys_that_other_libraries_read_are_not_called_unread(judge: Judge) -> None:
     found = judge(
         "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
