@@ -71,7 +71,7 @@ def reference():
     workers = Workers(Asked)
     actor = workers.actor_config
     actor.engine.forward_only = True
-    worker = workers._worker("language_model", actor, workers.model_config)
+    worker = workers._worker("language_model", actor, actor.engine, workers.model_config)
     return type(worker.engine.module).__name__
 
 Workers(Asked)  # sets the variables of a world of one

@@ -97,9 +97,10 @@ def _texts(place: Path) -> dict[str, str]:
     found = [
         *place.glob("profiles/*.yaml"),
         *place.glob(".github/workflows/*"),
-        *place.glob("docker/rendered/*/*"),
+        *place.glob("docker/rendered/**/*"),
     ]
-    return {str(path.relative_to(place)): path.read_text(encoding="utf-8") for path in sorted(found)}
+    texts = sorted(path for path in found if path.is_file())
+    return {str(path.relative_to(place)): path.read_text(encoding="utf-8") for path in texts}
 
 
 def _print(profile: Profile, trials: list[Trial], unknown: list[Unknown], output: Output) -> None:
