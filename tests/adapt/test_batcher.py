@@ -58,7 +58,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def test_everyone_gets_their_own_answer(ask: Ask) -> None:
     """Forty requests of three lengths at once: full batches of one bucket, and no answer swapped."""
     backend = Recorder()
-    asked = [ask(n, length=(5, 20, 40)[n % 3]) for n in range(40)]
+    asked = [ask(n, length=(5, 70, 140)[n % 3]) for n in range(40)]
 
     async def work() -> None:
         batcher = Batcher(backend)

@@ -30,9 +30,9 @@ Ask = Callable[..., Request]
 
 
 def requests(ask: Ask) -> list[Request]:
-    """Eight that differ in length, temperature and limits, all of one bucket."""
+    """Eight that differ in length, temperature and limits: of one bucket, and of all three widths in it."""
     options: list[dict[str, Any]] = [{}, {"top_k": 20}, {"top_p": 0.8}, {"temperature": 0}]
-    return [ask(n, length=3 + n, max_tokens=8 + n, **options[n % 4]) for n in range(8)]
+    return [ask(n, length=3 + 7 * n, max_tokens=8 + n, **options[n % 4]) for n in range(8)]
 
 
 def differing(
@@ -59,6 +59,35 @@ def differing(
 def test_an_answer_does_not_depend_on_the_batch(generator: Generator, ask: Ask) -> None:
     """Tokens and log-probabilities to the bit: else no two runs are alike, as arrival times differ."""
     assert differing(generator.generate, requests(ask)) == []
+
+
+def test_nor_on_how_many_prompts_there_are(folder: Path, ask: Ask) -> None:
+    """More distinct prompts than a block reads, and prompts that several requests share."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa")
+    generator = Generator(model, device="cpu", rows=40, eos_ids={EOS}, pad_id=PAD)
+    assert generator.block == module.BLOCK_SMALL
+    prompts = [ask(n, length=length).prompt_ids for n, length in enumerate((5, 20, 40) * 7)]
+    asked = [Request(prompt_ids=prompts[n % 21], sampling=ask(n).sampling) for n in range(40)]
+    alone = [generator.generate([one])[0] for one in asked]
+    assert len({tuple(one.token_ids) for one in alone}) == 40
+    assert generator.generate(asked) == alone
+    assert generator.generate(asked[::-1]) == alone[::-1]
+
+
+def test_a_prompt_that_requests_share_is_read_once(generator: Generator, ask: Ask) -> None:
+    read = []
+    handle = generator.model.register_forward_hook(lambda _m, _a, out: read.append(out.logits.shape))
+    generator.generate([Request(prompt_ids=ask(0).prompt_ids, sampling=ask(n).sampling) for n in range(8)])
+    generator.generate([ask(n, length=5 if n % 2 else 40, max_tokens=1) for n in range(8)])
+    handle.remove()
+    assert len(read) == 12 + 2, "twelve tokens from one pass over the prompt, and one pass for each width"
+
+
+def test_a_larger_model_reads_fewer_at_once() -> None:
+    """In it an idle row costs as much as a busy one."""
+    assert module.block(64, module.SMALL_PARAMETERS - 1) == module.BLOCK_SMALL
+    assert module.block(64, module.SMALL_PARAMETERS) == module.BLOCK_LARGE
+    assert module.block(2, module.SMALL_PARAMETERS) == 2
 
 
 def test_the_comparison_above_finds_shared_noise(
@@ -113,7 +142,7 @@ def test_a_longer_prompt_gives_the_same_distribution_padded(
 ) -> None:
     """Padding must be invisible: a wrong mask or position shows against a forward without any."""
     request = ask(length, length=length, temperature=0.7)
-    assert request.bucket in {16, 32, 64, 128}
+    assert (request.width, request.bucket) in {(16, 64), (32, 64), (64, 64), (128, 128)}
     answer = generator.generate([request])[0]
     assert plain(generator.model, request, answer) == pytest.approx(answer.log_probs, abs=1e-6)
 
@@ -134,8 +163,8 @@ def test_the_comparison_above_finds_wrong_positions(
     """The usual fault of left padding: positions that count the pads."""
     real = generator._prompts
 
-    def unmasked(asked: Sequence[Request], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        ids, mask = real(asked, width)
+    def unmasked(prompts: Sequence[tuple[int, ...]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids, mask = real(prompts, width)
         return ids, torch.ones_like(mask)
 
     monkeypatch.setattr(generator, "_prompts", unmasked)
@@ -163,7 +192,7 @@ def test_samples_of_one_prompt_differ_by_their_seeds(generator: Generator, ask: 
 
 @pytest.mark.parametrize("count", [2, 9])
 def test_a_batch_that_does_not_fit_is_refused(generator: Generator, ask: Ask, count: int) -> None:
-    asked = [ask(0), ask(1, length=20)] if count == 2 else [ask(n) for n in range(count)]
+    asked = [ask(0), ask(1, length=70)] if count == 2 else [ask(n) for n in range(count)]
     with pytest.raises(ValueError, match="of one bucket"):
         generator.generate(asked)
 
@@ -264,6 +293,17 @@ def test_tied_weights(folder: Path, ask: Ask) -> None:
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
 
 
-def test_the_bucket_depends_on_the_prompt_alone(ask: Ask) -> None:
-    found = {length: ask(0, length=length).bucket for length in (1, 16, 17, 32, 33, 65)}
-    assert found == {1: module.SMALLEST_BUCKET, 16: 16, 17: 32, 32: 32, 33: 64, 65: 128}
+def test_width_and_bucket_depend_on_the_prompt_alone(ask: Ask) -> None:
+    asked = {length: ask(0, length=length) for length in (1, 16, 17, 32, 33, 64, 65)}
+    assert {n: one.width for n, one in asked.items()} == {
+        1: 16,
+        16: 16,
+        17: 32,
+        32: 32,
+        33: 64,
+        64: 64,
+        65: 128,
+    }
+    assert {n: one.bucket for n, one in asked.items()} == dict.fromkeys((1, 16, 17, 32, 33, 64), 64) | {
+        65: 128
+    }

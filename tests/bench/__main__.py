@@ -10,6 +10,7 @@ from typing import Annotated
 import case_audit
 import case_climb
 import case_data
+import case_generate
 import case_image
 import case_ledger
 import case_locks
@@ -24,12 +25,13 @@ ROOT = Path(__file__).parents[2]
 MAKERS = {
     "start": case_climb.cases,
     "watch": case_watch.cases,
+    "generate": case_generate.cases,
     "step": case_steps.cases,
     "ledger": case_ledger.cases,
     "locks": case_locks.cases,
     "audit": case_audit.cases,
     "data": case_data.cases,
-    "normalise": case_image.cases,
+    "image": case_image.cases,
 }
 JSON = ROOT / "docs" / "bench.json"
 

@@ -1,4 +1,4 @@
-"""The normaliser: MB/s, beside SHA-256 of the same bytes, which it has to compute as well."""
+"""The image's bytes beside what it holds; the normaliser beside SHA-256, which it has to compute as well."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import random
 import tarfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from measure import Case
 from place import Place
 
 from harness.build.image.normalise import normalise
+from harness.build.lock import folder as lock_folder
+from harness.profiles import load
 
 FILES, BYTES = 4000, 64 * 1024
 
@@ -42,6 +45,35 @@ def cases(place: Place) -> Iterator[Case]:
         unit="MB/s",
         sides={"verlock": ours, "sha256 alone": floor},
     )
+    yield Case(
+        id="image-bytes",
+        what="the cpu image's archive, and the wheels of its lock as pip installs them, byte code included",
+        unit="MB",
+        sides={"image": partial(_archive, place.root), "installed": partial(_installed, place)},
+        rounds=1,
+        notes=["the image holds Debian, Python and the harness as well; it is not compressed"],
+    )
+
+
+def _archive(root: Path) -> float:
+    record = root / "dist" / "cpu" / "image.json"
+    if not record.is_file():
+        raise RuntimeError("no cpu image is here: nox -s build-cpu makes it")
+    return float(json.loads(record.read_text(encoding="utf-8"))["archive"]["bytes"]) / 1e6
+
+
+def _installed(place: Place) -> float:
+    """The sizes of all files of an environment made from the same lock, each counted once."""
+    profile = load("cpu")
+    lock = lock_folder(profile) / profile.software.targets[0].file
+    python = place.tool("installed", ("--require-hashes", "--compile-bytecode", "--requirements", str(lock)))
+    sizes = {
+        (status.st_dev, status.st_ino): status.st_size
+        for path in python.parents[1].rglob("*")
+        if path.is_file() and not path.is_symlink()
+        for status in (path.stat(),)
+    }
+    return sum(sizes.values()) / 1e6
 
 
 def _saved(folder: Path) -> Path:

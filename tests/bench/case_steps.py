@@ -6,60 +6,128 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+import yaml
 from measure import Aim, Case
 from place import Place, checked, seconds_of
 
 from harness.build.lock import folder as lock_folder
-from harness.data import tiny_model, tiny_task
+from harness.data import tiny_model, tiny_task, tiny_tokenizer
+from harness.ladder.memory.models import SHIPPED
 from harness.profiles import load
 
 TRL = ("trl==1.16.0",)
-PROMPTS, GROUP, RESPONSE, STEPS = 8, 8, 16, 8
+RESPONSE = 16
+# The first steps build caches on both sides.
+WARM = 3
+# What TRL's GRPOTrainer does not do either: it takes old log-probs from the update, and keeps activations.
+AS_TRL = (
+    "algorithm.rollout_correction.bypass_mode=True",
+    "actor_rollout_ref.model.enable_gradient_checkpointing=False",
+)
 # By verl's own timers and py-spy, 60 steps of the tiny model, v1, on a busy machine: shares, not times.
 WHERE = (
-    "where verl's step goes: gen 45 %, update_actor 31 %, old_log_prob 19 %, adv 3 %, update_weights 1 %",
+    "where the tiny model's step goes with verl's settings: gen 45 %, update_actor 31 %,",
+    "old_log_prob 19 %, adv 3 %, update_weights 1 %",
     "the agent loop's own time within gen: 28 % hydra.instantiate for each sample, 18 % TransferQueue,",
     "16 % to the reward worker, 13 % the loop itself: verl's code for each sample; no setting known to help",
 )
-# The first steps build caches on both sides.
-WARM = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """One GRPO step: ``prompts`` x ``group`` responses; ``steps`` of them, of which the first are warm-up."""
+
+    model: Path
+    train: Path
+    prompts: int
+    group: int
+    steps: int
 
 
 def cases(place: Place) -> Iterator[Case]:
-    """The tiny model and task; with VERLOCK_BENCH_MODEL=PATH, a model of the user's as well."""
+    """The tiny model, and SmolLM2-135M's shape with random weights, which take as long as its own."""
     folder = place.folder("steps")
     train, _ = tiny_task.write(folder, rows=64, seed=1)
-    models = {"tiny": (tiny_model.write(folder / "tiny", 1), Aim(at_most=0.5))}
-    given = os.environ.get("VERLOCK_BENCH_MODEL")
-    if given:
-        models[Path(given).name] = (Path(given), Aim(at_least=1 / 1.2, against="TRL"))
     python = place.tool("trl", TRL, _pins(folder))
-    for name, (model, aim) in models.items():
-        group = GROUP if name == "tiny" else 4
-        prompts = PROMPTS if name == "tiny" else 4
-        yield Case(
-            id=f"step-{name}",
-            what=f"one step of GRPO, {name} model, {prompts} prompts x {group} responses x {RESPONSE} tokens",
-            unit="s/step",
-            sides={
-                "verl (v1)": lambda model=model, p=prompts, g=group: _verl(folder, model, train, "v1", p, g),
-                "verl (v1), old log-probs of the rollout": lambda model=model, p=prompts, g=group: _verl(
-                    folder, model, train, "v1", p, g, "algorithm.rollout_correction.bypass_mode=True"
-                ),
-                "verl (v0)": lambda model=model, p=prompts, g=group: _verl(folder, model, train, "v0", p, g),
-                "TRL": lambda model=model, p=prompts, g=group: _trl(python, folder, model, train, p, g),
-            },
-            rounds=2,
-            aim=aim,
-            notes=[
-                "TRL's step has no pass for old log-probs either: it takes them from the update itself",
-                *WHERE,
-            ],
-        )
+    tiny = tiny_model.write(folder / "tiny", 1)
+    yield _case(
+        "step-tiny",
+        "tiny model",
+        Shape(model=tiny, train=train, prompts=8, group=8, steps=8),
+        folder,
+        python,
+        aim=Aim(at_most=0.5),
+        notes=WHERE,
+    )
+    yield _case(
+        "step-smollm2-135m",
+        "SmolLM2-135M's shape, random weights",
+        Shape(model=_smollm2(folder / "smollm2"), train=train, prompts=4, group=4, steps=6),
+        folder,
+        python,
+        aim=Aim(at_least=1 / 1.2, against="TRL"),
+        v0=False,
+    )
+
+
+def _case(
+    name: str,
+    said: str,
+    shape: Shape,
+    folder: Path,
+    python: Path,
+    *,
+    aim: Aim,
+    notes: Sequence[str] = (),
+    v0: bool = True,
+) -> Case:
+    sides = {
+        "verl (v1), as TRL": partial(_verl, folder, shape, "v1", *AS_TRL),
+        "verl (v1)": partial(_verl, folder, shape, "v1"),
+        "verl (v0)": partial(_verl, folder, shape, "v0"),
+        "TRL": partial(_trl, python, folder, shape),
+    }
+    if not v0:
+        del sides["verl (v0)"]
+    size = f"{shape.prompts} prompts x {shape.group} responses x {RESPONSE} tokens"
+    return Case(
+        id=name,
+        what=f"one step of GRPO, {said}, {size}",
+        unit="s/step",
+        sides=sides,
+        rounds=2,
+        aim=aim,
+        notes=[
+            f"as TRL: {', '.join(AS_TRL)}; the other sides have verl's defaults in both",
+            *notes,
+        ],
+    )
+
+
+def _smollm2(folder: Path) -> Path:
+    """Its published configuration; the tiny tokenizer's 260 words are the first of its 49152."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shapes = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
+    config = dict(shapes["SmolLM2-135M"]["config"])
+    tokenizer = tiny_tokenizer.make()
+    ends = {
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": None,
+    }
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config, **ends), dtype=torch.float32)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def _pins(folder: Path) -> Path:
@@ -72,21 +140,20 @@ def _pins(folder: Path) -> Path:
     return path
 
 
-def _verl(
-    folder: Path, model: Path, train: Path, trainer: str, prompts: int, group: int, *more: str
-) -> float:
+def _verl(folder: Path, shape: Shape, trainer: str, *more: str) -> float:
     runs = folder / f"runs-{trainer}"
+    together = shape.prompts * shape.group
     words = [
-        *("--from", "ppo", "--algorithm", "grpo", "--trainer", trainer, "--steps", str(STEPS)),
-        *("--model", str(model), "--data", str(train), "--runs", str(runs)),
+        *("--from", "ppo", "--algorithm", "grpo", "--trainer", trainer, "--steps", str(shape.steps)),
+        *("--model", str(shape.model), "--data", str(shape.train), "--runs", str(runs)),
         *("--reward", f"{Path(tiny_task.__file__).with_name('rewards.py')}:digits"),
-        f"data.train_batch_size={prompts}",
-        f"actor_rollout_ref.rollout.n={group}",
+        f"data.train_batch_size={shape.prompts}",
+        f"actor_rollout_ref.rollout.n={shape.group}",
         f"data.max_response_length={RESPONSE}",
-        f"actor_rollout_ref.rollout.max_num_seqs={prompts * group}",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={prompts}",
-        f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={prompts * group}",
-        f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={prompts * group}",
+        f"actor_rollout_ref.rollout.max_num_seqs={together}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={shape.prompts}",
+        f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={together}",
+        f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={together}",
         "actor_rollout_ref.actor.use_kl_loss=False",
         *more,
     ]
@@ -96,8 +163,9 @@ def _verl(
     return median(float(step["timing_s/step"]) for step in steps[WARM:])
 
 
-def _trl(python: Path, folder: Path, model: Path, train: Path, prompts: int, group: int) -> float:
+def _trl(python: Path, folder: Path, shape: Shape) -> float:
     script = Path(__file__).with_name("trl_steps.py")
-    shape = [str(number) for number in (prompts, group, RESPONSE, STEPS, WARM)]
+    numbers = [str(number) for number in (shape.prompts, shape.group, RESPONSE, shape.steps, WARM)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return seconds_of(checked([python, "-P", script, model, train, *shape], cwd=folder, env=environment))
+    command = [python, "-P", script, shape.model, shape.train, *numbers]
+    return seconds_of(checked(command, cwd=folder, env=environment))

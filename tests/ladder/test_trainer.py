@@ -131,7 +131,7 @@ def test_every_process_that_ran_verl_proved_the_plugin(trained: Any, happened: l
 
 @pytest.mark.parametrize("name", names.PATCH_NAMES)
 def test_each_patch_acted_where_it_should(trained: Any, name: str) -> None:
-    """Applied and never called is a patch beside the code that runs; one for another torch or verl is absent."""
+    """Applied and never called is a patch beside the code that runs; another version's is absent."""
     patches = json.loads((trained.folder / "precision.json").read_text())["patches"]
     needed = {patch.name for patch in PATCHES if patch.needed(Settings(device="cpu"))}
     assert (name in patches) is (name in needed)

@@ -1,9 +1,11 @@
 """Batched generation whose result for one request does not depend on the others in the batch.
 
-A matrix product's last bits change with its shape, so each batch has one fixed shape: always ``rows``
-rows (idle ones are filled), prompts padded on the left to a bucket that depends on the prompt's own
-length alone, and all requests of a batch start at the same step. Measured on tiny and 135M models:
-tokens and log-probabilities are bit-equal alone, in threes, in eights and in any order.
+A matrix product's last bits change with its shape, so all shapes are fixed. Prompts are read in blocks of
+``block`` rows, padded on the left to a width that follows from the prompt's own length; a prompt that
+several requests share, as the samples of a group do, is read once. Then all ``rows`` rows (idle ones are
+filled) go on together, their keys and values padded to a bucket that follows from the length as well. All
+requests of a batch start at the same step. Measured on tiny and 135M models: tokens and log-probabilities
+are bit-equal alone, in threes, in eights and in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ import torch
 
 from harness.adapt.rollout.sampling import Sampling, choose, noise
 
-SMALLEST_BUCKET = 16
+SMALLEST_WIDTH = 16
+# Requests of one bucket share a batch: up to here the wider keys cost less than a batch more.
+SMALLEST_BUCKET = 64
+# Prompts that are read at once. In a small model a pass costs its overhead, in a larger one its rows.
+SMALL_PARAMETERS = 10_000_000
+BLOCK_SMALL, BLOCK_LARGE = 16, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +34,24 @@ class Request:
     sampling: Sampling
 
     @property
+    def width(self) -> int:
+        """The length that the prompt is padded to where it is read."""
+        return max(SMALLEST_WIDTH, padded(len(self.prompt_ids)))
+
+    @property
     def bucket(self) -> int:
-        """The padded prompt length: the next power of two."""
-        return max(SMALLEST_BUCKET, 1 << (len(self.prompt_ids) - 1).bit_length())
+        """The length that its keys and values are padded to."""
+        return max(SMALLEST_BUCKET, padded(len(self.prompt_ids)))
+
+
+def padded(length: int) -> int:
+    """The next power of two."""
+    return 1 << max(length - 1, 0).bit_length()
+
+
+def block(rows: int, parameters: int) -> int:
+    """How many prompts a model of so many parameters reads at once, in batches of ``rows``."""
+    return min(rows, BLOCK_SMALL if parameters < SMALL_PARAMETERS else BLOCK_LARGE)
 
 
 @dataclass(kw_only=True)
@@ -53,6 +75,7 @@ class Generator:
         self.model = model.to(device).eval().requires_grad_(requires_grad=False)
         self.device = device
         self.rows = rows
+        self.block = block(rows, sum(parameter.numel() for parameter in model.parameters()))
         self.eos_ids = frozenset(eos_ids)
         self.pad_id = pad_id
 
@@ -69,50 +92,93 @@ class Generator:
         with torch.inference_mode():
             return self._run(requests, buckets.pop(), stop)
 
-    def _run(self, requests: Sequence[Request], width: int, stop: Callable[[], bool]) -> list[Generation]:
-        from transformers import DynamicCache
-
+    def _run(self, requests: Sequence[Request], bucket: int, stop: Callable[[], bool]) -> list[Generation]:
         samplings = [*(r.sampling for r in requests), *[Sampling(max_tokens=0)] * (self.rows - len(requests))]
         answers = [Generation() for _ in requests]
-        ids, mask = self._prompts(requests, width)
         draws = self._noise(samplings)
-        positions = (mask.cumsum(-1) - 1).clamp_(min=0)
-        cache = DynamicCache()
-        for step in range(draws.shape[1]):
+        # An idle row continues the first request's prompt; its tokens go nowhere.
+        prompts = [*(r.prompt_ids for r in requests), *[requests[0].prompt_ids] * (self.rows - len(requests))]
+        if not draws.shape[1]:
+            return answers
+        logits, cache, mask = self._read(requests, prompts, bucket)
+        positions = mask.sum(-1, keepdim=True)
+        for drawn in draws.unbind(1):
             if stop():
                 for answer, done in zip(answers, self._done(answers, samplings), strict=False):
                     answer.aborted = not done
                 break
-            logits = (
-                self.model(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    position_ids=positions,
-                    past_key_values=cache,
-                    use_cache=True,
-                    logits_to_keep=1,
-                )
-                .logits[:, -1]
-                .float()
-            )
-            tokens, log_probs = choose(logits, samplings, draws[:, step])
+            tokens, log_probs = choose(logits, samplings, drawn)
             self._collect(answers, samplings, tokens.tolist(), log_probs.tolist())
             if all(self._done(answers, samplings)):
                 break
-            ids = tokens.unsqueeze(1)
-            positions = positions[:, -1:] + 1
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+            logits = self._logits(tokens.unsqueeze(1), mask, positions, cache)
+            positions = positions + 1
         return answers
 
-    def _prompts(self, requests: Sequence[Request], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Left-padded ids and mask, each ``(rows, width)``; an idle row holds one pad token."""
-        ids = torch.full((self.rows, width), self.pad_id, dtype=torch.long)
-        mask = torch.zeros((self.rows, width), dtype=torch.long)
+    def _read(
+        self, requests: Sequence[Request], prompts: Sequence[tuple[int, ...]], bucket: int
+    ) -> tuple[torch.Tensor, Any, torch.Tensor]:
+        """Each prompt once, in blocks: logits ``(rows, vocab)``, keys and values, mask ``(rows, bucket)``."""
+        from transformers import DynamicCache
+
+        widths = {request.prompt_ids: request.width for request in requests}
+        places: dict[tuple[int, ...], int] = {}
+        read: list[tuple[int, torch.Tensor, Any]] = []
+        for width in sorted(set(widths.values())):
+            distinct = [ids for ids, own in widths.items() if own == width]
+            for start in range(0, len(distinct), self.block):
+                together = distinct[start : start + self.block]
+                places |= {ids: len(places) + number for number, ids in enumerate(together)}
+                ids, mask = self._prompts(together, width)
+                cache = DynamicCache()
+                positions = (mask.cumsum(-1) - 1).clamp_(min=0)
+                logits = self._logits(ids, mask, positions, cache)
+                read.append((len(together), logits, cache))
+        rows = torch.tensor([places[ids] for ids in prompts], device=self.device)
+        lengths = torch.tensor([len(ids) for ids in prompts], device=self.device)
+        mask = (torch.arange(bucket, device=self.device) >= (bucket - lengths).unsqueeze(1)).long()
+        used = [count for count, _, _ in read]
+        joined = DynamicCache()
+        for number, blocks in enumerate(zip(*(cache.layers for _, _, cache in read), strict=True)):
+            keys = self._joined([one.keys for one in blocks], used, bucket)
+            values = self._joined([one.values for one in blocks], used, bucket)
+            joined.update(keys[rows], values[rows], number)
+            for one in blocks:  # two copies of one layer at a time, not of all
+                one.keys = one.values = None
+        return torch.cat([logits[:count] for count, logits, _ in read])[rows], joined, mask
+
+    @staticmethod
+    def _joined(blocks: Sequence[torch.Tensor], used: Sequence[int], bucket: int) -> torch.Tensor:
+        """Blocks ``(block, heads, width, size)`` to ``(prompts, heads, bucket, size)``, zeros on the left."""
+        parts = [
+            torch.nn.functional.pad(one[:count], (0, 0, bucket - one.shape[2], 0))
+            for one, count in zip(blocks, used, strict=True)
+        ]
+        return torch.cat(parts)
+
+    def _logits(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any
+    ) -> torch.Tensor:
+        """The last position's, ``(rows, vocab)`` in float32."""
+        output = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1].float()
+
+    def _prompts(self, prompts: Sequence[tuple[int, ...]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Left-padded ids and mask, each ``(block, width)``; an idle row holds one pad token."""
+        ids = torch.full((self.block, width), self.pad_id, dtype=torch.long)
+        mask = torch.zeros((self.block, width), dtype=torch.long)
         mask[:, -1] = 1
-        for row, request in enumerate(requests):
-            length = len(request.prompt_ids)
-            ids[row, width - length :] = torch.tensor(request.prompt_ids)
-            mask[row, width - length :] = 1
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt) :] = torch.tensor(prompt)
+            mask[row, width - len(prompt) :] = 1
         return ids.to(self.device), mask.to(self.device)
 
     @staticmethod

@@ -168,44 +168,48 @@ def log_probs(logits: Any, labels: Any) -> Any:
 
 
 def rollout(config: Any, settings: RolloutSettings, *, prompt: int, response: int) -> RolloutBytes:
-    """Trace the ``hf`` rollout: all prompts, then the last token with keys and values at full length."""
+    """Trace the ``hf`` rollout: its prompts by the block, then the last token with all keys and values."""
     from transformers import AutoModelForCausalLM, DynamicCache
 
-    from harness.adapt.rollout.generator import SMALLEST_BUCKET
+    from harness.adapt.rollout import generator
     from harness.adapt.rollout.sampling import Sampling, choose
 
-    width = max(SMALLEST_BUCKET, 1 << (prompt - 1).bit_length())
-    last = width + response - 1
+    width = max(generator.SMALLEST_WIDTH, generator.padded(prompt))
+    bucket = max(generator.SMALLEST_BUCKET, generator.padded(prompt))
+    last = bucket + response - 1
     rows, samplings = settings.rows, [Sampling(max_tokens=response)] * settings.rows
     with fake(), Live() as live, torch.inference_mode():
         model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, settings.dtype)).eval()
+        block = generator.block(rows, sum(parameter.numel() for parameter in model.parameters()))
         weights = live.now
         with live.span() as span:
+
+            def logits(cache: Any, count: int, size: int, first: int) -> Any:
+                output = model(
+                    input_ids=torch.ones(count, size, dtype=torch.long),
+                    attention_mask=torch.ones(count, 1, size, first + size, dtype=torch.bool),
+                    position_ids=torch.arange(first, first + size).expand(count, size),
+                    past_key_values=cache,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+                return output.logits[:, -1].float()
+
             draws = torch.zeros((rows, response), dtype=torch.float64)
             cache = DynamicCache()
-            for size, first in ((width, 0), (1, last)):
-                if first:
-                    _grow(cache, first)
-                logits = (
-                    model(
-                        input_ids=torch.ones(rows, size, dtype=torch.long),
-                        attention_mask=torch.ones(rows, 1, size, first + size, dtype=torch.bool),
-                        position_ids=torch.arange(first, first + size).expand(rows, size),
-                        past_key_values=cache,
-                        use_cache=True,
-                        logits_to_keep=1,
-                    )
-                    .logits[:, -1]
-                    .float()
-                )
-                choose(logits, samplings, draws[:, -1])
+            logits(cache, block, width, 0)
+            # At most as many distinct prompts as rows: all but the last block wait while that is read.
+            _grow(cache, rows - block, width)
+            logits(DynamicCache(), block, width, 0)
+            _grow(cache, rows, last)
+            choose(logits(cache, rows, 1, last), samplings, draws[:, -1])
             kept = sum(_size(one.keys) + _size(one.values) for one in cache.layers)
     return RolloutBytes(weights=weights, generate=span.above, cache=kept)
 
 
-def _grow(cache: Any, length: int) -> None:
+def _grow(cache: Any, rows: int, length: int) -> None:
     for one in cache.layers:
-        rows, heads, _, width = one.keys.shape
+        _, heads, _, width = one.keys.shape
         one.keys = one.keys.new_empty(rows, heads, length, width)
         one.values = one.values.new_empty(rows, heads, length, width)
 
