@@ -77,25 +77,35 @@ def alive() -> list[Node]:
 
 
 def wait(number: int, tell: Callable[[str], None], *, patience: float = PATIENCE_SECONDS) -> list[Node]:
-    """The nodes, as soon as there are ``number`` of them.
+    """The nodes, as soon as there are ``number`` of them, and none that Ray still counts and that is gone.
+
+    A killed worker is alive to Ray for half a minute; verl's placement group would wait for it.
 
     Raises:
-        NodeLostError: fewer came in time.
+        NodeLostError: fewer came in time, or one that is gone stayed.
     """
-    deadline, seen = time.monotonic() + patience, -1
-    while len(nodes := alive()) < number:
-        if len(nodes) != seen:
-            seen = len(nodes)
-            tell(f"{seen} of {number} nodes are there")
+    deadline, seen = time.monotonic() + patience, ""
+    while True:
+        nodes = alive()
+        silent = [node for node in nodes if not node.answers()]
+        there = [node for node in nodes if node not in silent]
+        if len(there) >= number and not silent:
+            return there
+        said = f"{len(there)} of {number} nodes are there"
+        said += "".join(f"; {node} does not answer" for node in silent)
+        if said != seen:
+            seen = said
+            tell(said)
         if time.monotonic() > deadline:
             raise NodeLostError(
-                f"{len(nodes)} of {number} nodes came within {patience:.0f} s",
-                where=", ".join(map(str, nodes)) or "no node at all",
-                why="a node that fails its own check does not start Ray: its log says what differs",
+                f"{len(there)} of {number} nodes came within {patience:.0f} s",
+                where=", ".join(map(str, there)) or "no node at all",
+                why=f"Ray counts {', '.join(map(str, silent))}, which does not answer"
+                if silent
+                else "a node that fails its own check does not start Ray: its log says what differs",
                 todo="read the logs of the nodes that are missing",
             )
         time.sleep(1.0)
-    return nodes
 
 
 def commands(profile: str, expect: str, runs: Path) -> list[list[str]]:
@@ -109,6 +119,7 @@ def check(nodes: Sequence[Node], asked: Sequence[Sequence[str]]) -> None:
 
     Raises:
         EnvironmentDiffersError: with every node on which one fails, and what it said.
+        NodeLostError: a node went away meanwhile.
     """
     import ray
     from ray.exceptions import RayError
@@ -126,6 +137,10 @@ def check(nodes: Sequence[Node], asked: Sequence[Sequence[str]]) -> None:
         try:
             said = ray.get(answer)
         except RayError as error:
+            if not node.answers():
+                raise NodeLostError(
+                    f"node {node} left before it was checked", why=str(error), todo="submit the job again"
+                ) from None
             said = f"the check could not run there: {error}"
         if said is not None:
             problems.append(

@@ -188,6 +188,23 @@ def test_a_killed_node_is_lost_before_ray_says_so() -> None:
         assert nodes.Watch([silent], print).lost() == [silent]
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_job_does_not_begin_on_a_node_that_ray_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a worker was killed and another has come: three nodes to Ray, of which one is gone."""
+    here = nodes.alive()[0]
+    gone = dataclasses.replace(here, id="0" * 56, port=1, name="killed")
+    looks = iter([[gone], [gone, here], [here]])
+    monkeypatch.setattr(nodes, "alive", lambda: next(looks))
+    told: list[str] = []
+    assert nodes.wait(1, told.append) == [here]
+    assert [line.count("killed") for line in told] == [1, 1]
+    monkeypatch.setattr(nodes, "alive", lambda: [gone, here])
+    with pytest.raises(NodeLostError, match="killed"):
+        nodes.wait(1, told.append, patience=1)
+    with pytest.raises(NodeLostError, match="left before it was checked"):
+        nodes.check([gone], [["--version"]])
+
+
 @pytest.mark.parametrize(("lost", "kind"), [(True, NodeLostError), (False, TrainerError)])
 def test_the_failure_says_what_to_do_next(tmp_path: Path, lost: bool, kind: type[TrainerError]) -> None:
     log = tmp_path / "output.log"
