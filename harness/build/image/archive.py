@@ -31,6 +31,11 @@ class Writer:
         self._file = file
         self._epoch = epoch
         self._there: set[str] = set()
+        for folder in (
+            "blobs",
+            "blobs/sha256",
+        ):  # apptainer 1.4.5 unpacks no file whose folder was not a member
+            self._file.write(self._header(folder, 0, tarfile.DIRTYPE))
 
     def layer(self, changes: Iterator[tuple[str, Entry | None]]) -> dict[str, Any] | None:
         """Append a layer and return its descriptor; none if it changes nothing."""
@@ -88,9 +93,11 @@ class Writer:
     def _member(self, name: str, data: bytes) -> None:
         self._file.write(self._header(name, len(data)) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
 
-    def _header(self, name: str, size: int) -> bytes:
+    def _header(self, name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
         info = tarfile.TarInfo(name)
-        info.size, info.mtime = size, self._epoch
+        info.size, info.mtime, info.type = size, self._epoch, kind
+        if kind == tarfile.DIRTYPE:
+            info.mode = 0o755
         # GNU's format has one block at any size, so the header's place is known before the layer's size.
         return info.tobuf(tarfile.GNU_FORMAT)
 

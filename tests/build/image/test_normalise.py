@@ -46,6 +46,17 @@ def test_what_is_canonical_stays_as_it_is(tmp_path: Path, saving: ModuleType) ->
     assert replace(two, path=one.path) == one
 
 
+def test_a_reader_that_makes_no_folders_can_unpack_it(tmp_path: Path, saving: ModuleType) -> None:
+    """Apptainer's: a file whose folder has not come before is an error to it."""
+    one = canonical(saving.legacy(tmp_path / "a.tar", [saving.BASE, saving.TOP]))
+    there = {"."}
+    with tarfile.open(one.path) as archive:
+        for member in archive:
+            assert str(Path(member.name).parent) in there, member.name
+            there |= {member.name} if member.isdir() else set()
+    assert there == {".", "blobs", "blobs/sha256"}
+
+
 def test_an_archive_names_itself_in_both_ways(tmp_path: Path, saving: ModuleType) -> None:
     one = canonical(saving.legacy(tmp_path / "a.tar", [saving.BASE, saving.TOP]))
     with tarfile.open(one.path) as archive:
