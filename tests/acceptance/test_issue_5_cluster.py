@@ -105,6 +105,8 @@ def engine(place: Path) -> Iterator[dict[str, str]]:
         for name in docker(variables, "ps", "--quiet").stdout.split():
             docker(variables, "kill", name)
         docker(variables, "network", "rm", NETWORK)
+    # dockerd leaves the network namespace of containers without a network of their own mounted.
+    subprocess.run(["umount", place / "exec" / "netns" / "default"], capture_output=True, check=False)
 
 
 def ended(
