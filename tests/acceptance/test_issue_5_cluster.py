@@ -403,6 +403,8 @@ def test_apptainer_runs_the_archive_under_slurm(
     made = ended([root() / ".ci" / "apptainer"], os.environ)
     assert made.returncode == 0, made.stderr
     cluster.hand_off("--queue", "short", steps=2)
+    # As on a cluster: who runs the job owns the folder. Here that is a root without privileges.
+    os.chown(cluster.home / "runs", os.geteuid(), os.getegid())
     done = sbatch(cluster, slurm, "slurm-apptainer.sbatch", VERLOCK_APPTAINER=made.stdout.strip())
     log = (cluster.home / "job.log").read_text()
     assert done.returncode == 0, done.stderr + log[-3000:]
