@@ -47,6 +47,14 @@ def test_the_words_are_those_that_bash_makes(tmp_path: Path, text: str, expected
     assert words(done) == expected, done.said
 
 
+def test_calls_at_the_same_time_stay_apart(tmp_path: Path) -> None:
+    """A pipeline's parts write down how they were called at once, and a long call takes several writes."""
+    long = f"a=[{','.join(map(str, range(20000)))}]"
+    text = f"for n in $(seq 60); do python3 -m verl.trainer.main_ppo n=$n '{long}' & done\nwait\n"
+    done = run(tmp_path, text)
+    assert {asked.words for asked in done.asked} == {(f"n={n}", long) for n in range(1, 61)}
+
+
 def test_a_variable_of_the_caller_wins_over_the_scripts_default(tmp_path: Path) -> None:
     done = run(tmp_path, "python3 -m verl.trainer.main_ppo n=${N:-1}", N="7")
     assert words(done) == ("n=7",)

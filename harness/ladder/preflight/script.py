@@ -45,9 +45,10 @@ RECORDED = (
 )
 _SECONDS = 60
 _OURS = frozenset({"PATH", "VERLOCK_CALLS", "BASH_FUNC_ulimit%%"})
-# A recorder ends well, but for questions to Python: `python -c "import torch_npu"` must find nothing.
+# A recorder ends well, but for questions to Python: `python -c "import torch_npu"` must find nothing. Each
+# process has a file of its own: parts of a pipeline run at once, and bash writes a call in several pieces.
 _RECORDER = """#!{shell}
-{{ printf '%s\\0' "${{0##*/}}" "$@"; printf '\\n\\0'; }} >> "$VERLOCK_CALLS"
+{{ printf '%s\\0' "${{0##*/}}" "$@"; printf '\\n\\0'; }} >> "$VERLOCK_CALLS/$$"
 case "${{0##*/}}" in
   python*) [ "$1" = -c ] && exit 1 ;;
   tee) while IFS= read -r _; do :; done ;;
@@ -93,9 +94,8 @@ def _run(
     added: Mapping[str, str],
 ) -> Recorded:
     shims, calls, work = place / "bin", place / "calls", place / "work"
-    for folder in (shims, work):
+    for folder in (shims, calls, work):
         folder.mkdir()
-    calls.touch()
     for program in (*PYTHONS, *RECORDED):
         shim = shims / program
         shim.write_text(_RECORDER.format(shell=bash))
@@ -147,10 +147,12 @@ def _wait(command: Sequence[str], work: Path, environ: Mapping[str, str]) -> tup
     return process.returncode, said.decode(errors="replace")
 
 
-def _calls(path: Path) -> Iterator[list[str]]:
-    for call in path.read_bytes().decode(errors="replace").split("\0\n\0"):
-        if call:
-            yield call.split("\0")
+def _calls(folder: Path) -> Iterator[list[str]]:
+    """In the order of their beginning, as far as the clock of the file system tells; then by process."""
+    for path in sorted(folder.iterdir(), key=lambda path: (path.stat().st_mtime_ns, int(path.name))):
+        for call in path.read_bytes().decode(errors="replace").split("\0\n\0"):
+            if call:
+                yield call.split("\0")
 
 
 def _asked(calls: Sequence[Sequence[str]], environ: Mapping[str, str]) -> Iterator[Asked]:
