@@ -194,6 +194,8 @@ def _engines(s: Settings) -> Iterator[Change]:
     for model in ("actor_rollout_ref.model", "critic.model"):
         if s.get(f"{model}.use_fused_kernels"):
             yield _set(s, f"{model}.use_fused_kernels", False, "they are written in Triton")
+        if s.get(f"{model}.enable_activation_offload"):
+            yield _set(s, f"{model}.enable_activation_offload", False, "it pins memory for an accelerator")
     if s.get(f"{ACTOR}.use_fused_kernels"):
         yield _set(s, f"{ACTOR}.use_fused_kernels", False, "they are written in Triton")
     if s.get("ray_kwargs.ray_init.runtime_env.py_executable") is not None:
