@@ -68,6 +68,8 @@ def bundle(
     from harness.handoff.bundle import bundle as make
     from harness.handoff.parameters import Asked
 
+    if registry and repository:
+        raise typer.BadParameter("--registry pushes, --repository says where the image is: give one of them")
     output = Output(as_json=as_json)
     asked = Asked(
         name=name,

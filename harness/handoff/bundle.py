@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,12 +22,12 @@ from harness.console import Output
 from harness.errors import HandoffError
 from harness.evidence.model import Image, Run
 from harness.evidence.model import load as load_run
-from harness.handoff import contents, jobs, proof, registry, sbom, standalone, transfer, verify
+from harness.handoff import asked, contents, jobs, proof, registry, sbom, standalone, transfer, verify
 from harness.handoff.manifest import Archive, ImageFacts, Manifest, Proof
 from harness.handoff.overrides import for_job
 from harness.handoff.parameters import Asked, Identity, Parameters, gather
 from harness.handoff.reference import Reference
-from harness.handoff.sign import sign
+from harness.handoff.sign import cosign, sign
 from harness.profiles import Profile, load, root
 
 FOLDER = "handoff"
@@ -84,16 +85,25 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
         built = _built(profile, home / RECORD)
         image.check(image.read(profile))
         archive = home / built.archive.file
-        _whole(archive, built)
         run, verdict = _judge(profile, built, order)
+        config = asked.config_of(_runs(order) / run.id) if run else None
+        asked.judge(profile, order.asked, config)
+        if config is None and order.asked.overrides:
+            output.line(
+                "the keys of --set are not checked: no run that proves the image has its configuration"
+            )
+        repository = order.repository or built.name.partition(":")[0]
+        reference = Reference.of(repository, built.manifest)
+        if order.push:
+            registry.named(reference)
+        program = cosign() if order.key is not None else None
+        _whole(archive, built)
         with output.busy(f"reading {files.shown(archive)}"):
             found = contents.read(archive)
         base = {package.name: package for package in base_lock.read(locks(profile) / base_lock.FILE)}
         lock = locks(profile) / container_target(profile).file
         pins = lockfile.parse(lock.read_text(encoding="utf-8"), file=files.shown(lock))
         contents.compare(found, pins, base, where=files.shown(archive))
-        repository = order.repository or built.name.partition(":")[0]
-        reference = Reference.of(repository, built.manifest)
         versions = {"python": profile.software.python} | {n: pins[n].version for n in _VERSIONS if n in pins}
         carried = _carried(profile, order.run)
         parameters = gather(
@@ -120,7 +130,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
             **({proof.RECORD: run.json_text()} if run else {}),
             **({transfer.FILE: carried.text()} if carried else {}),
         }
-        return _lay_out(home, archive, texts, order, output), manifest
+        return _lay_out(home, archive, texts, order, program, output), manifest
 
 
 def _built(profile: Profile, path: Path) -> Built:
@@ -162,12 +172,16 @@ def _carried(profile: Profile, path: Path | None) -> transfer.Transfer | None:
 
 def _judge(profile: Profile, built: Built, order: Order) -> tuple[Run | None, Proof]:
     try:
-        run = proof.find(profile, built.image, built.fingerprint, order.runs or root() / "runs")
+        run = proof.find(profile, built.image, built.fingerprint, _runs(order))
     except HandoffError as error:
         if not order.unproven:
             raise
         return None, proof.unproven(error.problems[0].why or error.problems[0].what)
     return run, proof.proven(profile, run)
+
+
+def _runs(order: Order) -> Path:
+    return order.runs or root() / "runs"
 
 
 def _manifest(
@@ -208,7 +222,9 @@ def _manifest(
     )
 
 
-def _lay_out(home: Path, archive: Path, texts: Mapping[str, str], order: Order, output: Output) -> Path:
+def _lay_out(
+    home: Path, archive: Path, texts: Mapping[str, str], order: Order, program: str | None, output: Output
+) -> Path:
     """Write beside, check with the receiver's own check, then change places with the last bundle."""
     with files.disk_errors(home):
         new = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))
@@ -227,16 +243,26 @@ def _lay_out(home: Path, archive: Path, texts: Mapping[str, str], order: Order, 
                     if path.is_file()
                 }
                 files.write(new / verify.SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
-                if order.key is not None:
-                    sign(new, order.key)
+                if order.key is not None and program is not None:
+                    sign(new, order.key, program)
                 found = verify.check(new)
             if found:
                 raise HandoffError(*found)
             target, old = home / FOLDER, home / f".{FOLDER}.old"
             shutil.rmtree(old, ignore_errors=True)
             if target.exists():
+                mine = verify.foreign(target)
+                if mine:
+                    old = home / f"{FOLDER}.{datetime.now(UTC):%Y%m%d-%H%M%S}"
                 target.rename(old)
+                if mine:
+                    said = ", ".join(mine[:5]) + (" and more" if len(mine) > 5 else "")
+                    output.line(
+                        f"the last bundle has files of yours ({said}) and is kept: {files.shown(old)}"
+                    )
             new.rename(target)
+            if old.name != f".{FOLDER}.old":
+                return target
             shutil.rmtree(old, ignore_errors=True)
             return target
         finally:

@@ -54,8 +54,10 @@ def for_job(
     }
     for layer in (dict.fromkeys(_MICRO, _ROWS), _policy(profile), own, asked):
         for key, value in layer.items():
+            # A key that verl's tree lacks keeps its + whoever gives it anew.
+            spelt = next((known for known in found if known == f"+{key}"), key)
             found = {known: kept for known, kept in found.items() if bare(known) != bare(key)}
-            found[key] = value
+            found[spelt] = value
     return found
 
 

@@ -10,16 +10,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue
 
 from harness.adapt.settings import Settings
-from harness.errors import HandoffError, Problem
 from harness.handoff import overrides
 from harness.handoff.manifest import Part, Proof
 from harness.handoff.reference import Reference
 from harness.handoff.words import read
 from harness.profiles import Profile
 
-_TIME = re.compile(r"\d{1,3}:[0-5]\d:[0-5]\d")
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
-_CLAIM = "pvc:"
+CLAIM = "pvc:"
 
 
 class Volume(Part):
@@ -117,15 +114,8 @@ def gather(
     ray: str,
     carried: Mapping[str, JsonValue] | None = None,
 ) -> Parameters:
-    """Put the profile, the command line and the image together.
-
-    Raises:
-        HandoffError: with every word of the command line that is wrong.
-    """
+    """Put the profile, the command line (:func:`harness.handoff.asked.judge`) and the image together."""
     defaults, reference = profile.handoff, identity.reference
-    problems = [*_problems(profile, asked)]
-    if problems:
-        raise HandoffError(*problems)
     gpus = defaults.gpus_per_node if asked.gpus_per_node is None else asked.gpus_per_node
     nodes = asked.nodes or defaults.nodes
     limit = asked.time_limit or defaults.time_limit
@@ -184,7 +174,7 @@ def _volumes(profile: Profile, given: Sequence[str]) -> tuple[Volume, ...]:
     found = []
     for target, purpose in profile.handoff.volumes.items():
         source = sources.get(target, f".{target}")
-        claim = source.removeprefix(_CLAIM) if source.startswith(_CLAIM) else ""
+        claim = source.removeprefix(CLAIM) if source.startswith(CLAIM) else ""
         default = target not in sources
         found.append(
             Volume(
@@ -196,34 +186,3 @@ def _volumes(profile: Profile, given: Sequence[str]) -> tuple[Volume, ...]:
             )
         )
     return tuple(found)
-
-
-def _problems(profile: Profile, asked: Asked) -> Sequence[Problem]:
-    known = ", ".join(profile.handoff.volumes)
-    found = []
-    for text in asked.volumes:
-        target, equals, source = text.partition("=")
-        if target not in profile.handoff.volumes or not equals or not source:
-            found.append(
-                Problem(
-                    what=f"--volume {text} names no volume", todo=f"write FOLDER=SOURCE; folders: {known}"
-                )
-            )
-        elif not source.startswith((_CLAIM, "/", "./")):
-            found.append(
-                Problem(what=f"--volume {text} is no path", todo="give an absolute path, or pvc:CLAIM")
-            )
-    if asked.time_limit and not _TIME.fullmatch(asked.time_limit):
-        found.append(Problem(what=f"--time-limit {asked.time_limit} is no time", todo="write HOURS:MM:SS"))
-    if asked.name and not _NAME.fullmatch(asked.name):
-        found.append(
-            Problem(what=f"--name {asked.name} is no name", todo="small letters, digits and -, 40 at most")
-        )
-    if asked.queue and not re.fullmatch(r"[A-Za-z0-9._,-]+", asked.queue):
-        found.append(Problem(what=f"--queue {asked.queue} is no queue", todo="give a partition's name"))
-    found += [
-        Problem(what=f"--set {text} is no Hydra override", todo="write key=value")
-        for text in asked.overrides
-        if not re.fullmatch(r"\+{0,2}[A-Za-z_][\w.@/-]*=.*", text, re.DOTALL)
-    ]
-    return found

@@ -7,6 +7,7 @@ overlay2); skopeo copies the archive's own bytes.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -62,6 +63,16 @@ def push(archive: Path, reference: Reference, tag: str, output: Output) -> None:
         raise _refused(reference, "is not in the registry after the push", there)
 
 
+def named(reference: Reference) -> None:
+    """Refuse a repository without a registry, which skopeo would look for at Docker Hub."""
+    if reference.registry is None:
+        raise HandoffError(
+            f"{reference.repository!r} names no registry",
+            why="a host has a dot, a port, or is localhost",
+            todo="give --registry HOST/PATH, such as registry.example/ml/verlock",
+        )
+
+
 def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, capture_output=True, check=False)
 
@@ -70,6 +81,13 @@ def _refused(reference: Reference, what: str, done: subprocess.CompletedProcess[
     return HandoffError(
         f"the image {what}",
         where=str(reference),
-        why=done.stderr.decode(errors="replace").strip()[-400:] or None,
-        todo="check the name, and log in: skopeo login HOST",
+        why=_said(done.stderr.decode(errors="replace")) or None,
+        todo="check host and path, and log in where it asks for that: skopeo login HOST",
     )
+
+
+def _said(text: str) -> str:
+    """The message of skopeo's last line, without time and level."""
+    messages = re.findall(r'msg="((?:[^"\\]|\\.)*)"', text)
+    said = messages[-1].replace('\\"', '"') if messages else text.strip()
+    return str(said)[-400:]

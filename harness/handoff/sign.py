@@ -11,21 +11,31 @@ from harness.errors import HandoffError, ToolMissingError
 from harness.handoff.verify import KEY, SIGNATURE, SUMS
 
 
-def sign(folder: Path, key: Path) -> None:
+def cosign() -> str:
+    """The program that signs.
+
+    Raises:
+        ToolMissingError: it is not installed (VERLOCK_COSIGN names another one).
+    """
+    found = shutil.which(os.environ.get("VERLOCK_COSIGN", "cosign"))
+    if found is None:
+        raise ToolMissingError(
+            "cosign is not installed",
+            why="--sign makes its signature with it",
+            todo="apt-get install cosign, or name it in VERLOCK_COSIGN",
+        )
+    return found
+
+
+def sign(folder: Path, key: Path, program: str) -> None:
     """Sign the bundle in ``folder``; cosign takes the key's password from COSIGN_PASSWORD.
 
     Raises:
-        ToolMissingError: cosign is not installed (VERLOCK_COSIGN names another one).
         HandoffError: cosign refuses the key.
     """
-    cosign = shutil.which(os.environ.get("VERLOCK_COSIGN", "cosign"))
-    if cosign is None:
-        raise ToolMissingError(
-            "cosign is not installed", todo="apt-get install cosign, or name it in VERLOCK_COSIGN"
-        )
     signature = ["--tlog-upload=false", "--yes", "--output-signature", str(folder / SIGNATURE)]
-    _run([cosign, "sign-blob", "--key", str(key), *signature, str(folder / SUMS)], key)
-    (folder / KEY).write_bytes(_run([cosign, "public-key", "--key", str(key)], key))
+    _run([program, "sign-blob", "--key", str(key), *signature, str(folder / SUMS)], key)
+    (folder / KEY).write_bytes(_run([program, "public-key", "--key", str(key)], key))
 
 
 def _run(command: list[str], key: Path) -> bytes:

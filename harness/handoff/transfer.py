@@ -11,7 +11,7 @@ from typing import Final, Literal
 import yaml
 from pydantic import JsonValue, TypeAdapter
 
-from harness.errors import HandoffError
+from harness.errors import RecordError
 from harness.evidence.model import Run
 from harness.handoff.conclusions import Conclusion, conclusions
 from harness.handoff.manifest import Part
@@ -52,6 +52,8 @@ class Transfer(Part):
 
     schema_version: Literal[1] = 1
     run: str
+    status: str
+    """Of the run; what it concludes holds for the rungs that passed."""
     source: str
     target: str
     keys: tuple[Key, ...]
@@ -86,11 +88,11 @@ def transfer(run: Run, source: Profile, target: Profile, job: Mapping[str, JsonV
         job: the overrides of a job for ``target`` that takes nothing over.
 
     Raises:
-        HandoffError: no trainer was started in the run.
+        RecordError: no trainer was started in the run.
     """
     used = read(command(run))
     if not used:
-        raise HandoffError(
+        raise RecordError(
             f"run {run.id} started no trainer",
             why="there are no overrides to carry over",
             todo="give a run that climbed to ppo",
@@ -102,6 +104,7 @@ def transfer(run: Run, source: Profile, target: Profile, job: Mapping[str, JsonV
     carried = {key.key: key.target for key in keys if key.verdict == "carries"}
     return Transfer(
         run=run.id,
+        status=run.status,
         source=source.name,
         target=target.name,
         keys=tuple(keys),
@@ -122,6 +125,8 @@ def _judge(key: str, local: JsonValue, by_user: bool, target: Profile, job: Mapp
         verdict, reason, there = "carries", "The user's own choice; nothing about it is local.", local
     else:
         verdict, reason = "target", "The target's profile decides."
+    if verdict == "restored" and there == local:
+        verdict, reason = "target", "The same on the target."
     if bare(key) == _REWARD and isinstance(local, str):
         if _OURS in local:
             there = in_image(target, local.rpartition(_OURS)[2])
@@ -149,6 +154,8 @@ def table(found: Transfer) -> Iterable[str]:
         "job": "set by the job",
         "target": "set by the target's profile",
     }
+    if found.status != "passed":
+        yield f"run {found.run} is {found.status}: what it did not reach is not concluded"
     for verdict, title in names.items():
         keys = [key for key in found.keys if key.verdict == verdict]
         if not keys:

@@ -6,7 +6,7 @@
 Every file is compared with SHA256SUMS, and none may be missing or too many. The image's archive is read
 blob by blob down to the digest that ``manifest.json`` names; each job file must name that digest and no tag.
 A signature is checked where there is one. Exit code 0: all as it says; 36: it is not, and each finding is
-a line; 2: no bundle.
+a line; 2: no folder.
 
 What is inside cannot vouch for itself: give ``--digest`` (from whom you trust) or ``--key``, or the check
 says only that nothing was damaged on the way. ``verlock handoff verify`` is this same code.
@@ -24,6 +24,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+if sys.version_info < (3, 9):  # noqa: UP036 - the receiver's Python, not ours
+    sys.exit("verify.py needs Python 3.9 or newer")
+
 from harness.handoff.p256 import public_key, signature, signed
 
 SUMS, SIGNATURE, KEY, MANIFEST = "SHA256SUMS", "SHA256SUMS.sig", "cosign.pub", "manifest.json"
@@ -34,6 +37,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # An image named by a tag in a job file: in YAML, or as an engine's argument.
 _IMAGE = re.compile(r"\s*(?:-\s+)?image:\s*[\"']?(?P<name>[^\s\"'#]+)")
 _CHUNK = 1 << 20
+_SMALL = 64 << 20
 
 
 def locate(folder: Path) -> Path:
@@ -44,17 +48,20 @@ def locate(folder: Path) -> Path:
 
 def check(folder: Path, *, digest: str | None = None, key: Path | None = None) -> list[str]:
     """All that is wrong with the bundle, one line a finding; empty if it is what it says."""
+    if not (folder / SUMS).exists():
+        there = "it has no " + SUMS if folder.is_dir() else "it is no folder"
+        return [f"{folder}: is no bundle, {there}; name the folder that `verlock handoff PROFILE` made"]
     sums, found = _listed(folder)
     if not sums:
         return found
     found += _files(folder, sums)
     found += _signature(folder, key)
+    if not (folder / MANIFEST).is_file():
+        return list(dict.fromkeys(found))  # said above
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         found += _described(folder, manifest, digest)
-    except FileNotFoundError:
-        pass  # said above
-    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
         found.append(f"{MANIFEST}: cannot be read: {type(error).__name__}: {error}")
     return list(dict.fromkeys(found))
 
@@ -63,14 +70,35 @@ def trust(folder: Path, *, digest: str | None, key: Path | None) -> str:
     """What the result rests on, in one sentence."""
     if key is not None:
         return f"signed by the key {key}"
+    signed_by = "signed by the key that lies beside it; give --key with the sender's own to know who signed"
+    signature_there = (folder / SIGNATURE).exists()
     if digest is not None:
-        return f"its image is {digest}, which you gave"
-    if (folder / SIGNATURE).exists():
-        return "signed by the key that lies beside it; give --key with the sender's own to know who signed"
+        rest = signed_by if signature_there else "not signed: who changed them could have made new sums"
+        return f"its image is {digest}, which you gave; the job files and the record are {rest}"
+    if signature_there:
+        return signed_by
     return "not signed: whole and consistent, but give --digest to know that it is the one you expect"
 
 
+def foreign(folder: Path) -> list[str]:
+    """Files that the bundle did not have when it was made, or that were changed since; not its archive."""
+    sums, own = _listed(folder)[0], {SUMS, SIGNATURE, KEY}
+    found = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name in own or (path.is_dir() and not path.is_symlink()):
+            continue
+        if name not in sums or path.is_symlink() or not path.is_file():
+            found.append(name)
+        elif path.stat().st_size < _SMALL:
+            with path.open("rb") as file:
+                found += [name] if _sha256(file) != sums[name] else []
+    return found
+
+
 def _listed(folder: Path) -> tuple[dict[str, str], list[str]]:
+    if not (folder / SUMS).is_file():
+        return {}, [f"{SUMS}: is no plain file"]
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -99,7 +127,7 @@ def _files(folder: Path, sums: dict[str, str]) -> Iterator[str]:
     for name, expected in sorted(sums.items()):
         path = folder / name
         if not path.is_file():
-            yield f"{name}: missing"
+            yield f"{name}: {'is no plain file' if path.exists() else 'missing'}"
             continue
         with path.open("rb") as file:
             actual = _sha256(file)
@@ -122,6 +150,9 @@ def _described(folder: Path, manifest: dict[str, Any], digest: str | None) -> It
     record = manifest["proof"]["record"]
     if record and not (folder / record).is_file():
         yield f"{record}: missing"
+    if not (folder / manifest["sbom"]).is_file():
+        yield f"{manifest['sbom']}: missing"
+        return
     sbom = json.loads((folder / manifest["sbom"]).read_text(encoding="utf-8"))
     described = {entry["content"] for entry in sbom["metadata"]["component"]["hashes"]}
     if described != {image["manifest"].partition(":")[2]}:
@@ -129,10 +160,13 @@ def _described(folder: Path, manifest: dict[str, Any], digest: str | None) -> It
 
 
 def _job(path: Path, name: str, image: dict[str, Any]) -> Iterator[str]:
+    if not path.is_file():
+        yield f"{name}: missing"
+        return
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        yield f"{name}: missing or not text"
+        yield f"{name}: is no text"
         return
     if image["manifest"] not in text:
         yield f"{name}: does not name the image {image['manifest']}"
@@ -209,7 +243,7 @@ def _blob(digest: str) -> str:
 
 def _sha256(file: Any) -> str:
     total = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
+    for chunk in iter(lambda: file.read(_CHUNK), b""):  # no :=, so that an old Python can say that it is old
         total.update(chunk)
     return total.hexdigest()
 
@@ -218,12 +252,12 @@ def _signature(folder: Path, key: Path | None) -> list[str]:
     if not (folder / SIGNATURE).is_file():
         return [f"{SIGNATURE}: missing, and a key to check it with was given"] if key else []
     public = key or folder / KEY
+    if not public.is_file():
+        return [f"{public.name}: missing: the signature cannot be checked"]
     try:
         point = public_key(public.read_text(encoding="ascii"))
         pair = signature((folder / SIGNATURE).read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return [f"{public.name}: missing: the signature cannot be checked"]
-    except (ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError) as error:
         return [f"{SIGNATURE}: cannot be read: {error}"]
     if signed(point, (folder / SUMS).read_bytes(), pair):
         return []
@@ -241,10 +275,11 @@ def main(words: list[str] | None = None) -> int:
         parser.error("--digest takes sha256: and 64 hexadecimal digits")
     folder = locate(given.folder)
     if not folder.is_dir():
-        parser.error(f"{folder} is no folder")
+        parser.error(f"{folder} is no folder; name the one that verlock handoff made")
     found = check(folder, digest=given.digest, key=given.key)
     rests = trust(folder, digest=given.digest, key=given.key)
-    lines = [*found, f"{len(found)} findings: not what it says" if found else f"verified: {rests}"]
+    number = "1 finding" if len(found) == 1 else f"{len(found)} findings"
+    lines = [*found, f"{number}: the bundle is not what it says" if found else f"verified: {rests}"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return EXIT_CODE if found else 0
 

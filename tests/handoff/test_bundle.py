@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from harness.console import Output
-from harness.errors import EnvironmentDiffersError, HandoffError, ToolMissingError
+from harness.errors import EnvironmentDiffersError, HandoffError, OverrideError, ToolMissingError
 from harness.evidence.model import Image, Rung
 from harness.handoff import verify
 from harness.handoff.bundle import Order, bundle
 from harness.handoff.manifest import Manifest
+from harness.handoff.parameters import Asked
 
 QUIET = Output(as_json=True)
 
@@ -212,3 +213,36 @@ def test_a_tool_that_is_missing_is_named(
     with pytest.raises(ToolMissingError, match=tool):
         make(**order)
     assert not place.bundle.exists()
+
+
+def test_files_of_the_user_in_the_last_bundle_are_kept(bundled: Any) -> None:
+    """A job that was started there wrote its runs there."""
+    (bundled.bundle / "runs").mkdir()
+    (bundled.bundle / "runs" / "checkpoint").write_text("mine")
+    job = bundled.bundle / "jobs" / "docker-run.sh"
+    job.write_text(job.read_text() + "# mine\n")
+    make()
+    (kept,) = bundled.home.glob("handoff.*")
+    assert (kept / "runs" / "checkpoint").read_text() == "mine"
+    assert (kept / "jobs" / "docker-run.sh").read_text().endswith("# mine\n")
+    assert verify.check(bundled.bundle) == []
+
+
+def test_slips_are_told_before_the_archive_is_read(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.handoff.bundle._whole", lambda *_: pytest.fail("the archive was read"))
+    with pytest.raises(OverrideError, match="is no time"):
+        make(asked=Asked(time_limit="soon"))
+    with pytest.raises(HandoffError, match="names no registry"):
+        make(repository="verlock", push=True)
+    monkeypatch.setenv("VERLOCK_COSIGN", str(place.home / "nowhere"))
+    with pytest.raises(ToolMissingError, match="cosign"):
+        make(key=place.home / "key")
+
+
+def test_an_override_is_judged_by_the_configuration_of_the_proof(place: Any) -> None:
+    (run,) = (path.parent for path in (place.root / "runs").glob("*/run.json"))
+    (run / "config.yaml").write_text("trainer: {total_epochs: 3}\n")
+    with pytest.raises(OverrideError, match=r"did you mean trainer\.total_epochs"):
+        make(asked=Asked(overrides=("trainer.total_epoch=4",)))
+    folder, _ = make(asked=Asked(overrides=("trainer.total_epochs=4",)))
+    assert "trainer.total_epochs=4" in (folder / "jobs" / "docker-run.sh").read_text()

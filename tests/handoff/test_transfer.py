@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.console import Output
-from harness.errors import HandoffError
+from harness.errors import RecordError
 from harness.evidence.model import Run, Rung
 from harness.handoff.bundle import Order, bundle
 from harness.handoff.conclusions import conclusions
@@ -154,7 +154,7 @@ def test_the_table_names_every_key_once() -> None:
 
 
 def test_a_run_without_a_trainer_has_nothing_to_carry() -> None:
-    with pytest.raises(HandoffError, match="started no trainer"):
+    with pytest.raises(RecordError, match="started no trainer"):
         judged(local(rungs=("env", "data")))
 
 

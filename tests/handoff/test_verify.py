@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.handoff import p256, standalone, verify
-from harness.handoff.verify import check
+from harness.handoff.verify import check, trust
 
 # Made once by cosign 2.5 (generate-key-pair, sign-blob) over the bytes "hi\n"; the private key is gone.
 PUBLIC = """-----BEGIN PUBLIC KEY-----
@@ -65,6 +66,17 @@ def test_sha256sum_reads_the_sums_too(bundled: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def piped(path: Path) -> None:
+    """Whoever opens it to read waits for a writer, for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def foldered(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a byte of the archive": (lambda f: flip(f / "image.tar"), "image.tar: changed"),
     "a byte of a job file": (lambda f: flip(f / "jobs" / "rayjob.yaml", 900), "jobs/rayjob.yaml: changed"),
@@ -75,9 +87,14 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a missing job file": (lambda f: (f / "jobs/docker-run.sh").unlink(), "jobs/docker-run.sh: missing"),
     "a missing archive": (lambda f: (f / "image.tar").unlink(), "image.tar: missing"),
     "a missing manifest": (lambda f: (f / "manifest.json").unlink(), "manifest.json: missing"),
-    "no sums": (lambda f: (f / "SHA256SUMS").unlink(), "SHA256SUMS: cannot be read"),
+    "no sums": (lambda f: (f / "SHA256SUMS").unlink(), "is no bundle, it has no SHA256SUMS"),
     "an extra file": (lambda f: (f / "jobs" / "more.sh").write_text(""), "jobs/more.sh: not listed"),
     "a link": (lambda f: (f / "link").symlink_to("image.tar"), "link: a link or a special file"),
+    "a pipe for the manifest": (lambda f: piped(f / "manifest.json"), "manifest.json: a link or a special"),
+    "a pipe for the SBOM": (lambda f: piped(f / "sbom.cdx.json"), "sbom.cdx.json: is no plain file"),
+    "a pipe for a job file": (lambda f: piped(f / "jobs/rayjob.yaml"), "jobs/rayjob.yaml: is no plain file"),
+    "a pipe for the sums": (lambda f: piped(f / "SHA256SUMS"), "SHA256SUMS: is no plain file"),
+    "a folder for the archive": (lambda f: foldered(f / "image.tar"), "image.tar: is no plain file"),
     "a line of the sums": (lambda f: appended(f, "SHA256SUMS", "what\n"), "not a line of it"),
     "a path out of the bundle": (
         lambda f: appended(f, "SHA256SUMS", f"{'0' * 64}  jobs/../../x\n"),
@@ -226,3 +243,18 @@ def test_a_key_was_given_and_nothing_is_signed(signed: Path) -> None:
     assert verify._signature(signed, signed / "cosign.pub") == [
         "SHA256SUMS.sig: missing, and a key to check it with was given"
     ]
+
+
+def test_an_old_python_says_that_it_is_old(bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3.7 and 3.8 must understand the file as far as that line: no later syntax, no name of later Pythons."""
+    text = (bundled.bundle / "verify.py").read_text()
+    ast.parse(text, feature_version=(3, 7))
+    monkeypatch.setattr(sys, "version_info", (3, 8, 18))
+    with pytest.raises(SystemExit, match=r"needs Python 3\.9"):
+        exec(compile(text, "verify.py", "exec", dont_inherit=True), {"__name__": "verify"})
+
+
+def test_a_digest_does_not_vouch_for_the_jobs(bundled: Any) -> None:
+    assert "the job files and the record are not signed" in trust(
+        bundled.bundle, digest=bundled.manifest, key=None
+    )

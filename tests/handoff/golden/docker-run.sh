@@ -30,7 +30,7 @@ done
 VERLOCK_DATA=$(cd "$VERLOCK_DATA" && pwd)
 VERLOCK_MODELS=$(cd "$VERLOCK_MODELS" && pwd)
 VERLOCK_RUNS=$(cd "$VERLOCK_RUNS" && pwd)
-check='python -m harness fingerprint --profile a100 --expect sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc && python -m harness climb --profile a100 --to env --runs /runs/verlock-a100/nodes'
+check='[ -w /runs ] || { echo "the volume /runs (VERLOCK_RUNS outside) cannot be written by the user that the job runs as: give it to that user (docker-run.sh: 1000)" >&2; exit 16; }; python -m harness fingerprint --profile a100 --expect sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc && python -m harness climb --profile a100 --to env --runs /runs/verlock-a100/nodes'
 echo 'UNPROVEN: no run record of this digest; handed on with --unproven' >&2
 archive=$(cd "$(dirname "$0")/.." && pwd)/image.tar
 docker=${VERLOCK_DOCKER:-docker}
