@@ -1,8 +1,8 @@
 """Issue 5: the image that was proven here, by digest, through a registry, on a real Ray cluster and on Slurm.
 
 All parts are real: an engine with a bridge of its own, Debian's docker-registry, Ray in two containers with
-their own network namespaces, Debian's Slurm, and Apptainer. Needs: docker.io, docker-registry, skopeo,
-slurmctld, slurmd, munge.
+their own network namespaces, Debian's Slurm, and Apptainer. `.ci/engine`, `.ci/slurm` and
+`.ci/apptainer` install them.
 """
 
 from __future__ import annotations
@@ -331,6 +331,8 @@ def test_a_node_that_differs_stops_the_job_and_is_named(cluster: Cluster, record
 @pytest.fixture(scope="module")
 def slurm(place: Path) -> Iterator[dict[str, str]]:
     """One node of Debian's Slurm, without systemd."""
+    installed = ended([root() / ".ci" / "slurm"], os.environ)
+    assert installed.returncode == 0, installed.stderr
     home = place / "slurm"
     (home / "state").mkdir(parents=True)
     (home / "spool").mkdir()
