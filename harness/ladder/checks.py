@@ -23,7 +23,8 @@ class Expectation:
 
     ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the
     highest difference of token probabilities between rollout and trainer; none where the rollout is a mock.
-    ``rewards_vary`` holds for the tiny task, whose reward is graded. ``any_reward``: a user's own reward may
+    ``old_log_probs``: whether the trainer computes them; with verl's bypass_mode it takes the rollout's, and
+    then logs neither their difference nor an entropy. ``rewards_vary`` holds for the tiny task, whose reward is graded. ``any_reward``: a user's own reward may
     give the same to all responses of an untrained model; then such a step has no gradient, and is no fault.
     """
 
@@ -33,6 +34,7 @@ class Expectation:
     probs_tolerance: float | None
     rewards_vary: bool
     any_reward: bool = False
+    old_log_probs: bool = True
 
 
 def problems(steps: Sequence[Step], digests: Sequence[str], expected: Expectation) -> list[Problem]:
@@ -72,7 +74,7 @@ def _gradients(step: Step, expected: Expectation, *, idle: bool) -> Iterator[Pro
     for key in (
         "actor/pg_loss",
         *(["actor/kl_loss"] if expected.kl_loss else []),
-        "actor/entropy",
+        *(["actor/entropy"] if expected.old_log_probs else []),
         *(["critic/vf_loss"] if expected.critic else []),
     ):
         if not math.isfinite(_number(step, key)):
@@ -82,7 +84,7 @@ def _gradients(step: Step, expected: Expectation, *, idle: bool) -> Iterator[Pro
 
 
 def _agreement(step: Step, expected: Expectation) -> Iterator[Problem]:
-    if expected.probs_tolerance is None:
+    if expected.probs_tolerance is None or not expected.old_log_probs:
         return
     difference = _number(step, PROBS_DIFF)
     if not difference < expected.probs_tolerance:

@@ -10,7 +10,7 @@ from harness.ladder.checks import PROBS_DIFF, Expectation, idle_steps, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import for_rung
 from harness.ladder.tolerance import probs_tolerance
-from harness.ladder.trainer import Trained, roles, train
+from harness.ladder.trainer import Trained, computes_old_log_probs, roles, train
 
 
 def climb(context: Context) -> Verified:
@@ -34,6 +34,7 @@ def run(context: Context, *, name: str, rollout: str, folder: Path) -> Verified:
             probs_tolerance=None if rollout == "mock" else probs_tolerance(is_tiny=inputs.is_tiny),
             rewards_vary=inputs.is_tiny,
             any_reward=options.any_reward and options.reward != "mock",
+            old_log_probs=computes_old_log_probs(trained.config),
         ),
     )
     if found:
@@ -49,8 +50,11 @@ def _line(context: Context, trained: Trained, rollout: str) -> str:
     line = f"verl.trainer.main_ppo ({trainer}): {len(trained.steps)} steps of {names} over Ray"
     if rollout == "mock":
         return f"{line}; rollout and reward are MOCKED: interfaces only"
-    worst = max(value for _, value in column(trained.steps, PROBS_DIFF))
-    agree = f"probabilities agree to {worst:.1e} at every step"
+    if computes_old_log_probs(trained.config):
+        worst = max(value for _, value in column(trained.steps, PROBS_DIFF))
+        agree = f"probabilities agree to {worst:.1e} at every step"
+    else:
+        agree = "probabilities are NOT compared: bypass_mode takes the rollout's"
     if options.any_reward and len(idle_steps(trained.steps)) == len(trained.steps):
         return f"{line}; {agree}; all rewards were equal: nothing is said about gradients with this reward"
     return f"{line}; gradients flow, weights reach the rollout, {agree}"

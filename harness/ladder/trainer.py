@@ -84,6 +84,12 @@ def roles(config: Any) -> list[str]:
     return ["actor", *(role for role, needed in asked.items() if needed)]
 
 
+def computes_old_log_probs(config: Any) -> bool:
+    """Whether the trainer computes them, rather than take the rollout's."""
+    correction = config.algorithm.get("rollout_correction") or {}
+    return not correction.get("bypass_mode", False)
+
+
 def train(
     context: Context,
     rung: Mapping[str, object],

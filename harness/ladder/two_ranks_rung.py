@@ -16,7 +16,7 @@ from harness.ladder.checks import Expectation, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import ACTOR, ROLLOUT, for_rung
 from harness.ladder.tolerance import probs_tolerance
-from harness.ladder.trainer import Trained, roles, train
+from harness.ladder.trainer import Trained, computes_old_log_probs, roles, train
 
 RANKS = 2
 STEPS = 2
@@ -91,6 +91,7 @@ def _check(context: Context, two: Trained) -> None:
             kl_loss=bool(two.config.actor_rollout_ref.actor.use_kl_loss),
             probs_tolerance=None if context.options.rollout == "mock" else tolerance,
             rewards_vary=context.inputs.is_tiny,
+            old_log_probs=computes_old_log_probs(two.config),
         ),
     )
     if found:

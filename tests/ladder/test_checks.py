@@ -84,13 +84,17 @@ def test_each_step_is_checked_and_each_problem_told() -> None:
         assert sum(f"step {step}:" in what for what in found) == 2
 
 
-IDS = ["no critic", "no KL loss", "mock", "real data", "real model"]
+IDS = ["no critic", "no KL loss", "mock", "real data", "real model", "bypass mode"]
 LENIENT: list[tuple[Callable[..., Expectation], list[Step]]] = [
     (lambda **k: Expectation(**{**k, "critic": False}), run(critic__grad_norm=None, critic__vf_loss=None)),
     (lambda **k: Expectation(**{**k, "kl_loss": False}), run(actor__kl_loss=None)),
     (lambda **k: Expectation(**{**k, "probs_tolerance": None}), probs(0.9)),
     (lambda **k: Expectation(**{**k, "rewards_vary": False}), run(critic__score__max=0.02)),
     (lambda **k: Expectation(**{**k, "probs_tolerance": 1e-3}), probs(1e-4)),
+    (
+        lambda **k: Expectation(**{**k, "old_log_probs": False}),
+        run(actor__entropy=None, training__rollout_probs_diff_max=None),
+    ),
 ]
 
 
