@@ -24,8 +24,9 @@ class Expectation:
     ``critic`` and ``kl_loss``: whether the configuration that ran has them. ``probs_tolerance`` is the
     highest difference of token probabilities between rollout and trainer; none where the rollout is a mock.
     ``old_log_probs``: whether the trainer computes them; with verl's bypass_mode it takes the rollout's, and
-    then logs neither their difference nor an entropy. ``rewards_vary`` holds for the tiny task, whose reward is graded. ``any_reward``: a user's own reward may
-    give the same to all responses of an untrained model; then such a step has no gradient, and is no fault.
+    then logs neither their difference nor an entropy. ``rewards_vary`` holds for the tiny task, whose reward
+    is graded. ``any_reward``: a user's own reward may give the same to all responses of an untrained model;
+    then such a step has no gradient, and is no fault.
     """
 
     steps: int
