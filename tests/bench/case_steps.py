@@ -22,6 +22,8 @@ from harness.ladder.memory.models import SHIPPED
 from harness.profiles import load
 
 TRL = ("trl==1.16.0",)
+DIGITS = f"{Path(tiny_task.__file__).with_name('rewards.py')}:digits"
+DRAWN = f"{Path(__file__).with_name('rewards.py')}:drawn"
 RESPONSE = 16
 # The first steps build caches on both sides.
 WARM = 3
@@ -45,6 +47,7 @@ class Shape:
 
     model: Path
     train: Path
+    reward: str
     prompts: int
     group: int
     steps: int
@@ -59,7 +62,7 @@ def cases(place: Place) -> Iterator[Case]:
     yield _case(
         "step-tiny",
         "tiny model",
-        Shape(model=tiny, train=train, prompts=8, group=8, steps=8),
+        Shape(model=tiny, train=train, reward=DIGITS, prompts=8, group=8, steps=8),
         folder,
         python,
         aim=Aim(at_most=0.5),
@@ -68,7 +71,7 @@ def cases(place: Place) -> Iterator[Case]:
     yield _case(
         "step-smollm2-135m",
         "SmolLM2-135M's shape, random weights",
-        Shape(model=_smollm2(folder / "smollm2"), train=train, prompts=4, group=4, steps=6),
+        Shape(model=_smollm2(folder / "smollm2"), train=train, reward=DRAWN, prompts=4, group=4, steps=6),
         folder,
         python,
         aim=Aim(at_least=1 / 1.2, against="TRL"),
@@ -146,7 +149,7 @@ def _verl(folder: Path, shape: Shape, trainer: str, *more: str) -> float:
     words = [
         *("--from", "ppo", "--algorithm", "grpo", "--trainer", trainer, "--steps", str(shape.steps)),
         *("--model", str(shape.model), "--data", str(shape.train), "--runs", str(runs)),
-        *("--reward", f"{Path(tiny_task.__file__).with_name('rewards.py')}:digits"),
+        *("--reward", shape.reward),
         f"data.train_batch_size={shape.prompts}",
         f"actor_rollout_ref.rollout.n={shape.group}",
         f"data.max_response_length={RESPONSE}",
@@ -167,5 +170,5 @@ def _trl(python: Path, folder: Path, shape: Shape) -> float:
     script = Path(__file__).with_name("trl_steps.py")
     numbers = [str(number) for number in (shape.prompts, shape.group, RESPONSE, shape.steps, WARM)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [python, "-P", script, shape.model, shape.train, *numbers]
+    command = [python, "-P", script, shape.model, shape.train, shape.reward.rpartition(":")[2], *numbers]
     return seconds_of(checked(command, cwd=folder, env=environment))

@@ -5,6 +5,7 @@ Prints the median seconds of a step, without the first ones. Nothing of the harn
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,11 @@ def digits(completions: list[Any], **_: Any) -> list[float]:
     return [sum(char in "0123456789" for char in text) / len(text) if text else 0.0 for text in texts]
 
 
+def drawn(completions: list[Any], **_: Any) -> list[float]:
+    """Any number, as rewards.drawn."""
+    return [random.random() for _ in completions]
+
+
 class Clock(TrainerCallback):
     """When each step ended."""
 
@@ -38,7 +44,7 @@ class Clock(TrainerCallback):
 
 
 def main() -> None:
-    model, train, *numbers = sys.argv[1:]
+    model, train, reward, *numbers = sys.argv[1:]
     prompts, group, response, steps, warm = map(int, numbers)
     torch.manual_seed(1)
     rows = Dataset.from_list([{"prompt": p} for p in pq.read_table(train)["prompt"].to_pylist()])
@@ -63,7 +69,7 @@ def main() -> None:
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
         processing_class=AutoTokenizer.from_pretrained(model),
-        reward_funcs=digits,
+        reward_funcs={"digits": digits, "drawn": drawn}[reward],
         args=config,
         train_dataset=rows,
         callbacks=[clock],
