@@ -1,4 +1,4 @@
-"""A reward where the tokenizer does not know the model's words: any number, so that each step has a gradient."""
+"""A reward where the tokenizer does not know the model's words: any number, so that a step has a gradient."""
 
 from __future__ import annotations
 
