@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ import yaml
 from pydantic import JsonValue
 
 from harness.adapt import verls
+from harness.diagnose.diff import flat
 from harness.errors import OverrideError, Problem
 from harness.handoff.parameters import CLAIM, Asked
 from harness.handoff.words import bare, read
 from harness.profiles import Profile
+from harness.profiles.explain import nearest
 
 CONFIG = "config.yaml"
 """verl's whole configuration, as the highest trainer rung of a run resolved it."""
@@ -145,16 +146,16 @@ def _against(
     text: str, key: str, value: JsonValue, config: Mapping[str, Any], added: set[str]
 ) -> Iterator[Problem]:
     """``added`` are keys that the profile itself puts in, so that the configuration has them."""
-    name, keys = bare(key), dict(_flat(config))
+    name, keys = bare(key), dict(flat(config))
     if name not in keys and name in {part for one in keys for part in _sections(one)}:
         return  # a whole section
     if name not in keys and key == name:
-        near = get_close_matches(name, keys, n=1)
+        near = nearest(name, keys)
         yield Problem(
             what=f"--set {text}: verl has no key {name}",
             where=name,
             why="the configuration of the run that proves the image lacks it",
-            todo=(f"did you mean {near[0]}? " if near else "") + f"To add a key, write +{name}=...",
+            todo=(f"did you mean {near}? " if near else "") + f"To add a key, write +{name}=...",
         )
     elif name in keys and key == f"+{name}" and name not in added:
         yield Problem(
@@ -170,14 +171,6 @@ def _against(
             why=f"it is {keys[name]!r} in the run that proves the image",
             todo=f"give a {type(keys[name]).__name__}",
         )
-
-
-def _flat(config: Mapping[str, Any], head: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{head}{key}.")
-        else:
-            yield f"{head}{key}", value
 
 
 def _sections(key: str) -> Iterator[str]:
