@@ -147,7 +147,7 @@ def _against(
 ) -> Iterator[Problem]:
     """``added`` are keys that the profile itself puts in, so that the configuration has them."""
     name, keys = bare(key), dict(flat(config))
-    if name not in keys and name in {part for one in keys for part in _sections(one)}:
+    if any(one.startswith(f"{name}.") for one in keys):
         return  # a whole section
     if name not in keys and key == name:
         near = nearest(name, keys)
@@ -171,11 +171,6 @@ def _against(
             why=f"it is {keys[name]!r} in the run that proves the image",
             todo=f"give a {type(keys[name]).__name__}",
         )
-
-
-def _sections(key: str) -> Iterator[str]:
-    parts = key.split(".")
-    return (".".join(parts[:end]) for end in range(1, len(parts)))
 
 
 def _fits(value: JsonValue, known: Any) -> bool:

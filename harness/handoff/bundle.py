@@ -96,7 +96,8 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
         reference = Reference.of(repository, built.manifest)
         if order.push:
             registry.named(reference)
-        program = cosign() if order.key is not None else None
+        if order.key is not None:
+            cosign()  # missing: said before gigabytes are read
         _whole(archive, built)
         with output.busy(f"reading {files.shown(archive)}"):
             found = contents.read(archive)
@@ -130,7 +131,7 @@ def bundle(given: str, order: Order, output: Output) -> tuple[Path, Manifest]:
             **({proof.RECORD: run.json_text()} if run else {}),
             **({transfer.FILE: carried.text()} if carried else {}),
         }
-        return _lay_out(home, archive, texts, order, program, output), manifest
+        return _lay_out(home, archive, texts, order, output), manifest
 
 
 def _built(profile: Profile, path: Path) -> Built:
@@ -222,9 +223,7 @@ def _manifest(
     )
 
 
-def _lay_out(
-    home: Path, archive: Path, texts: Mapping[str, str], order: Order, program: str | None, output: Output
-) -> Path:
+def _lay_out(home: Path, archive: Path, texts: Mapping[str, str], order: Order, output: Output) -> Path:
     """Write beside, check with the receiver's own check, then change places with the last bundle."""
     with files.disk_errors(home):
         new = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))
@@ -243,30 +242,39 @@ def _lay_out(
                     if path.is_file()
                 }
                 files.write(new / verify.SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
-                if order.key is not None and program is not None:
-                    sign(new, order.key, program)
+                if order.key is not None:
+                    sign(new, order.key)
                 found = verify.check(new)
             if found:
                 raise HandoffError(*found)
-            target, old = home / FOLDER, home / f".{FOLDER}.old"
-            shutil.rmtree(old, ignore_errors=True)
+            target = home / FOLDER
+            mine = _foreign(target) if target.exists() else []
+            old = home / (f"{FOLDER}.{datetime.now(UTC):%Y%m%d-%H%M%S}" if mine else f".{FOLDER}.old")
+            shutil.rmtree(home / f".{FOLDER}.old", ignore_errors=True)
             if target.exists():
-                mine = verify.foreign(target)
-                if mine:
-                    old = home / f"{FOLDER}.{datetime.now(UTC):%Y%m%d-%H%M%S}"
                 target.rename(old)
-                if mine:
-                    said = ", ".join(mine[:5]) + (" and more" if len(mine) > 5 else "")
-                    output.line(
-                        f"the last bundle has files of yours ({said}) and is kept: {files.shown(old)}"
-                    )
             new.rename(target)
-            if old.name != f".{FOLDER}.old":
-                return target
-            shutil.rmtree(old, ignore_errors=True)
+            if mine:
+                said = ", ".join(mine[:5]) + (" and more" if len(mine) > 5 else "")
+                output.line(f"the last bundle has files of yours ({said}) and is kept: {files.shown(old)}")
+            else:
+                shutil.rmtree(old, ignore_errors=True)
             return target
         finally:
             shutil.rmtree(new, ignore_errors=True)
+
+
+def _foreign(folder: Path) -> list[str]:
+    """Files that the bundle did not have when it was made, or that were changed since; not its archive."""
+    sums, own = verify.listed(folder)[0], {verify.SUMS, verify.SIGNATURE, verify.KEY, ARCHIVE}
+    names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    return [
+        name
+        for name, path in names.items()
+        if name not in own
+        and (path.is_symlink() or not path.is_dir())
+        and (name not in sums or path.is_symlink() or not path.is_file() or sha256(path) != sums[name])
+    ]
 
 
 def _link(source: Path, target: Path) -> None:

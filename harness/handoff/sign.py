@@ -27,12 +27,14 @@ def cosign() -> str:
     return found
 
 
-def sign(folder: Path, key: Path, program: str) -> None:
+def sign(folder: Path, key: Path) -> None:
     """Sign the bundle in ``folder``; cosign takes the key's password from COSIGN_PASSWORD.
 
     Raises:
+        ToolMissingError: as :func:`cosign`.
         HandoffError: cosign refuses the key.
     """
+    program = cosign()
     signature = ["--tlog-upload=false", "--yes", "--output-signature", str(folder / SIGNATURE)]
     _run([program, "sign-blob", "--key", str(key), *signature, str(folder / SUMS)], key)
     (folder / KEY).write_bytes(_run([program, "public-key", "--key", str(key)], key))

@@ -37,7 +37,6 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # An image named by a tag in a job file: in YAML, or as an engine's argument.
 _IMAGE = re.compile(r"\s*(?:-\s+)?image:\s*[\"']?(?P<name>[^\s\"'#]+)")
 _CHUNK = 1 << 20
-_SMALL = 64 << 20
 
 
 def locate(folder: Path) -> Path:
@@ -51,7 +50,7 @@ def check(folder: Path, *, digest: str | None = None, key: Path | None = None) -
     if not (folder / SUMS).exists():
         there = "it has no " + SUMS if folder.is_dir() else "it is no folder"
         return [f"{folder}: is no bundle, {there}; name the folder that `verlock handoff PROFILE` made"]
-    sums, found = _listed(folder)
+    sums, found = listed(folder)
     if not sums:
         return found
     found += _files(folder, sums)
@@ -80,23 +79,8 @@ def trust(folder: Path, *, digest: str | None, key: Path | None) -> str:
     return "not signed: whole and consistent, but give --digest to know that it is the one you expect"
 
 
-def foreign(folder: Path) -> list[str]:
-    """Files that the bundle did not have when it was made, or that were changed since; not its archive."""
-    sums, own = _listed(folder)[0], {SUMS, SIGNATURE, KEY}
-    found = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name in own or (path.is_dir() and not path.is_symlink()):
-            continue
-        if name not in sums or path.is_symlink() or not path.is_file():
-            found.append(name)
-        elif path.stat().st_size < _SMALL:
-            with path.open("rb") as file:
-                found += [name] if _sha256(file) != sums[name] else []
-    return found
-
-
-def _listed(folder: Path) -> tuple[dict[str, str], list[str]]:
+def listed(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """File to sum, as SHA256SUMS has them, and what is wrong with it."""
     if not (folder / SUMS).is_file():
         return {}, [f"{SUMS}: is no plain file"]
     try:

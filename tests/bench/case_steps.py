@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-import yaml
 from measure import Aim, Case
 from place import Place, checked, seconds_of
 
 from harness.build.lock import folder as lock_folder
 from harness.data import tiny_model, tiny_task, tiny_tokenizer
-from harness.ladder.memory.models import SHIPPED
+from harness.ladder.memory.models import shipped
 from harness.profiles import load
 
 TRL = ("trl==1.16.0",)
@@ -118,8 +117,7 @@ def _smollm2(folder: Path) -> Path:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    shapes = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
-    config = dict(shapes["SmolLM2-135M"]["config"])
+    config = shipped()["SmolLM2-135M"]["config"]
     tokenizer = tiny_tokenizer.make()
     ends = {
         "eos_token_id": tokenizer.eos_token_id,
