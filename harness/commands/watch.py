@@ -17,14 +17,14 @@ import typer
 from harness.commands import again
 from harness.commands.common import Algorithm, Seed, Steps, Trainer, WithoutPatch, inside
 from harness.console import Output
-from harness.errors import InterruptedRunError, OverrideError, WrongMachineError
+from harness.errors import InterruptedRunError, OverrideError, Problem, WrongMachineError
 
 if TYPE_CHECKING:
     from harness.warm.changes import Watched
     from harness.warm.loop import Asked
 
-# Not the climb's.
-_OWN = frozenset({"rung", "last", "runs", "as_json"})
+# Not the climb's, or with another default than there.
+_OWN = frozenset({"rung", "last", "runs", "steps", "as_json"})
 
 
 def watch(
@@ -47,7 +47,8 @@ def watch(
     algorithm: Algorithm = "ppo",
     trainer: Trainer = None,
     seed: Seed = 1,
-    steps: Steps = 4,
+    # The ppo rung checks each step and each update of weights: two show what four do, a second sooner.
+    steps: Steps = 2,
     without_patch: WithoutPatch = None,
     runs: Annotated[Path, typer.Option(help="Where run records go.")] = Path("runs"),
     as_json: Annotated[
@@ -56,7 +57,8 @@ def watch(
 ) -> None:
     """Rerun what failed at each save of verl, reward or data, within seconds; Ctrl-C ends it."""
     output = Output(as_json=as_json)
-    asked, watched = _asked(context), _watched(context)
+    watched = _watched(context)
+    asked = _asked(context)
     from harness.ladder.options import known_rung
     from harness.warm.changes import Changes
     from harness.warm.loop import Loop
@@ -118,7 +120,7 @@ def _asked(context: typer.Context) -> Asked:
     return Asked(
         python=python,
         environ=environ,
-        words=(f"--runs={given['runs']}", *words),
+        words=(f"--runs={given['runs']}", f"--steps={given['steps']}", *words),
         source=source,
         ray=None if own_ray else (counts[0], counts[1]),
         reason=unfit("cpu", environ),
@@ -141,21 +143,33 @@ def _whole(path: Path | str | None) -> Path | None:
 
 
 def _watched(context: typer.Context) -> Watched:
-    """The checkout's verl, and the files of reward, data and model where they are the user's."""
+    """The checkout's verl, and the files of reward, data and model where they are the user's.
+
+    Judges the rungs' names too, so that all mistakes come at once and before an environment is made.
+    """
+    from harness.ladder.options import ORDER, unknown
     from harness.warm.changes import Watched
 
     given = context.params
     file = str(given["reward"]).rpartition(":")[0]
     named = [file, *(given[name] for name in ("data", "model") if given[name] != "tiny")]
     files = [path for path in map(_whole, named) if path is not None]
-    for path in files:
-        if not path.exists():
-            raise OverrideError(f"no such file: {path}", todo="give one that is there: it is watched")
+    rungs = {"--rung": given["rung"] or ORDER[0], "--to": given["last"]}
+    problems = [unknown(option, name, ORDER) for option, name in rungs.items() if name not in ORDER]
+    problems += [
+        Problem(what=f"no such file: {path}", todo="give one that is there: it is watched")
+        for path in files
+        if not path.exists()
+    ]
     source = _whole(given["verl_source"])
     if source is None and not files:
-        raise OverrideError(
-            "there is nothing to watch",
-            why="verl, reward, data and model are all verlock's own",
-            todo="give --verl-source PATH, --reward PATH:FUNCTION, --data PATH or --model PATH",
+        problems.append(
+            Problem(
+                what="there is nothing to watch",
+                why="verl, reward, data and model are all verlock's own",
+                todo="give --verl-source PATH, --reward PATH:FUNCTION, --data PATH or --model PATH",
+            )
         )
+    if problems:
+        raise OverrideError(*problems)
     return Watched(trees=(source / "verl",) if source else (), files=tuple(files))

@@ -216,7 +216,8 @@ def _copy(
             if ended_at is None and (passed := limits.passed(began, heard, now)):
                 return passed
             if not selector.get_map() and ended_at is None:
-                time.sleep(_POLL_SECONDS)
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=_POLL_SECONDS)
     lines.feed(b"", last=True)
     return None
 

@@ -30,7 +30,6 @@ from harness.ladder.options import TINY
 from harness.ladder.precision import uncounted
 from harness.warm.standin import NORMALLY
 
-_AT_ONCE = 0.2
 # Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
 _MILESTONES = {
     "Started a local Ray instance": "Ray is up",
@@ -221,7 +220,7 @@ def _run(
         ),
         spare=spare,
         # A Ray of the watch keeps its idle workers, and is thrown away: nobody waits for them to leave.
-        grace=_AT_ONCE if ray_is_up else output.GRACE,
+        grace=0.0 if ray_is_up else output.GRACE,
     )
     health.tell(context.record, context.output, list(watched.survived.values()))
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))

@@ -126,11 +126,13 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_child(python: Python) -> None:
+    before = psutil.Process().children()  # a fixture's of another module
     with pytest.raises(DiskFullError, match="write the output log"):
         output.run(
             python("import time; print('x', flush=True); time.sleep(60)"), log=Path("/dev/full"), grace=1.0
         )
-    assert not [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    later = [child for child in psutil.Process().children() if child not in before]
+    assert not [child for child in later if child.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_log_that_cannot_be_written(python: Python, tmp_path: Path) -> None:
