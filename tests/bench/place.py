@@ -42,7 +42,8 @@ class Place:
         )
         limits: list[str | Path] = ["--constraints", constraints] if constraints else []
         uv.run(
-            ["pip", "install", "--python", python, *limits, *requirements],
+            # As our own environments: a side that compiles what it imports is not compared fairly.
+            ["pip", "install", "--compile-bytecode", "--python", python, *limits, *requirements],
             environment=environment,
             doing=f"installing {name}",
         )
