@@ -1,4 +1,4 @@
-"""The plots of a report: verl's own metrics, the spread of its samples, and memory, step by step."""
+"""The plots of a report: verl's own metrics, the spread of its samples, memory and GPUs, step by step."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ _BANDS = {
     "critic/score/mean": ("critic/score/min", "critic/score/max"),
 }
 _PROCESSES = 8
+_GPU = {
+    "utilisation_percent": ("utilisation in %", 1),
+    "memory_bytes": ("memory in MiB", 2**20),
+    "pcie_sent_bytes_per_second": ("sent over PCIe, MiB/s", 2**20),
+    "pcie_received_bytes_per_second": ("received over PCIe, MiB/s", 2**20),
+}
 Plot = dict[str, str]
 
 
@@ -83,6 +89,20 @@ def of_memory(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
             series.setdefault(name, []).append((int(event["step"]), used / 2**20))
     grown = sorted(series, key=lambda name: series[name][0][1] - series[name][-1][1])
     return [_plot(series[name], name, "") for name in grown[:_PROCESSES]]
+
+
+def of_gpus(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """What NVML told of each GPU, of the last trainer run that was watched."""
+    seen = [event for event in happened if event.get("kind") == points.GPU_EVENT]
+    seen = [event for event in seen if event.get("rung") == seen[-1].get("rung")]
+    series: dict[str, list[tuple[int, float]]] = {}
+    for event in seen:
+        for gpu in event["gpus"]:
+            for key, (name, unit) in _GPU.items():
+                if gpu[key] is not None:
+                    told = f"GPU {gpu['index']} ({gpu['name']}): {name}"
+                    series.setdefault(told, []).append((int(event["step"]), gpu[key] / unit))
+    return [_plot(drawn, name, "") for name, drawn in series.items()]
 
 
 def _plot(

@@ -52,6 +52,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         "killed": run.ended is None,
         "plots": [*charts.of_metrics(steps), *charts.of_samples(folder)],
         "memory": charts.of_memory(happened),
+        "gpus": charts.of_gpus(happened),
         "steps": len(steps),
         "patches": _patches(happened),
         "happened": sorted(Counter(str(event.get("kind")) for event in happened).items()),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.console import Output
 from harness.errors import RecordError
 from harness.evidence import events
 from harness.evidence.health import points, rules, samples, survived
+from harness.evidence.health.gpus import Gpus
 from harness.evidence.health.memory import Memory
 from harness.evidence.health.rules import Terms
 from harness.evidence.model import Finding
@@ -24,13 +25,23 @@ _SKIPPED = "grad_norm is not finite"
 class StepWatch:
     """Reads the trainer's output as it comes; at the end of each step notes what verl does not log."""
 
-    def __init__(self, run_id: str, rung: str) -> None:
-        """``rung`` names the trainer run in the events."""
+    def __init__(self, run_id: str, rung: str, *, on_gpu: bool = False) -> None:
+        """``rung`` names the trainer run in the events; ``on_gpu``: whether to look for GPUs at all."""
         self._memory = Memory(run_id)
+        self._gpus = Gpus() if on_gpu else Gpus(bindings=())
         self._rung = rung
         self._skipped = False
         self.survived: dict[str, Finding] = {}
         """What was said once and in passing, by id."""
+
+    def __enter__(self) -> Self:
+        """Watch what is read between two steps too."""
+        self._gpus.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Watch no more."""
+        self._gpus.__exit__()
 
     def line(self, line: str) -> int | None:
         """Take one line; returns the step that ends with it, if one does."""
@@ -43,6 +54,8 @@ class StepWatch:
             return None
         step = int(found[1])
         events.emit(points.MEMORY_EVENT, rung=self._rung, step=step, bytes=dict(self._memory.read()))
+        if seen := self._gpus.read():
+            events.emit(points.GPU_EVENT, rung=self._rung, step=step, gpus=seen)
         if self._skipped:
             events.emit(points.SKIPPED_EVENT, rung=self._rung, step=step)
         self._skipped = False

@@ -161,13 +161,13 @@ def _train(job: Job, record: RunRecord, there: Sequence[nodes.Node], config: Any
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *words]
         watch = nodes.Watch(there, lambda: sweep(record.id)) if there else None
         environ = os.environ | ties
-        each = health.StepWatch(record.id, "train")
+        each = health.StepWatch(record.id, "train", on_gpu=True)
 
         def show(line: str) -> None:
             out.line(line)
             each.line(line)
 
-        with watch or nullcontext():
+        with watch or nullcontext(), each:
             finished = output.run(command, log=log, env=environ, cwd=folder, on_line=show)
             lost = watch.lost() if watch and finished.exit_code != 0 else []
         if ray is not None and finished.exit_code != 0:

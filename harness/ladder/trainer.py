@@ -129,15 +129,17 @@ def train(
         }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
         try:
-            finished = _run(
-                context,
-                command,
-                name=name,
-                steps=steps,
-                folder=folder,
-                kill_after=kill_after,
-                ray_is_up=bool(up),
-            )
+            with health.StepWatch(context.record.id, name, on_gpu=not on_cpu) as watched:
+                finished = _run(
+                    context,
+                    command,
+                    watched,
+                    name=name,
+                    steps=steps,
+                    folder=folder,
+                    kill_after=kill_after,
+                    ray_is_up=bool(up),
+                )
         finally:
             _judge(context, config, name, folder, began)
         seen = events.read(context.folder / "events.jsonl")[began:]
@@ -171,6 +173,7 @@ def _judge(context: Context, config: Any, name: str, folder: Path, began: int) -
 def _run(
     context: Context,
     command: Sequence[str],
+    watched: health.StepWatch,
     *,
     name: str,
     steps: int,
@@ -182,7 +185,6 @@ def _run(
     fork = context.fork
     spare = () if fork is None else (fork.pid,)
     told: set[str] = set()
-    watched = health.StepWatch(context.record.id, name)
 
     def show(line: str) -> None:
         step = watched.line(line)

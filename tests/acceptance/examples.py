@@ -21,12 +21,19 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 900
+# verl's SFT scripts want the number of processes and a folder for the checkpoints.
+ARGUMENTS = {"sft": ("1", "/tmp/sft")}
 
 
 def scripts(checkout: Path) -> list[Path]:
     """The scripts that train with FSDP, by verl's own naming."""
     found = sorted((checkout / "examples").rglob("*fsdp*.sh"))
     return [path for path in found if "megatron" not in path.name]
+
+
+def arguments(script: Path, checkout: Path) -> tuple[str, ...]:
+    """What the script is called with."""
+    return ARGUMENTS.get(script.relative_to(checkout / "examples").parts[0], ())
 
 
 def judge_static(script: Path, checkout: Path) -> dict[str, Any]:
@@ -36,7 +43,7 @@ def judge_static(script: Path, checkout: Path) -> dict[str, Any]:
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home, contextlib.chdir(checkout):
-        recorded = shell.record(script, home=Path(home))
+        recorded = shell.record(script, arguments(script, checkout), home=Path(home))
         asked = recorded.asked
         chosen = [one for one in asked if one.trains] or list(asked)
         if not chosen:
@@ -53,7 +60,7 @@ def judge(script: Path, checkout: Path) -> dict[str, Any]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verlock-examples-") as home:
         words = ["preflight", "--json", "--stand-in", "--despite-faults", "--from", "ppo"]
-        words += ["--runs", f"{home}/runs", "--", str(script)]
+        words += ["--runs", f"{home}/runs", "--", str(script), *arguments(script, checkout)]
         command = [sys.executable, "-P", "-m", "harness", *words]
         environ = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": home}
         try:
@@ -117,7 +124,7 @@ def table(document: dict[str, Any]) -> str:
     ]
     for name, entry in sorted(scripts.items()):
         state = "passed" if entry["passed"] else "not run" if entry.get("static") else "no"
-        reason = "" if entry["passed"] else entry["reason"].replace("|", "/")
+        reason = "" if entry["passed"] else " ".join(entry["reason"].replace("|", "/").split())
         faults = "; ".join(entry["faults"]).replace("|", "/")
         lines.append(f"| {name} | {state} | {reason} | {faults} |")
     return "\n".join(lines) + "\n"

@@ -66,7 +66,7 @@ def _installed(place: Place) -> float:
     """The sizes of all files of an environment made from the same lock, each counted once."""
     profile = load("cpu")
     lock = lock_folder(profile) / profile.software.targets[0].file
-    python = place.tool("installed", ("--require-hashes", "--compile-bytecode", "--requirements", str(lock)))
+    python = place.tool("installed", ("--require-hashes", "--requirements", str(lock)))
     sizes = {
         (status.st_dev, status.st_ino): status.st_size
         for path in python.parents[1].rglob("*")

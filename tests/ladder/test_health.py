@@ -40,6 +40,15 @@ def test_each_step_is_noted_once(record: RunRecord) -> None:
     ]
 
 
+def test_a_step_notes_what_nvml_tells(record: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [{"index": 0, "utilisation_percent": 40.0}]
+    monkeypatch.setattr(health.Gpus, "read", lambda self: seen)
+    with health.StepWatch(record.id, "ppo", on_gpu=True) as watch:
+        watch.line(STEP.format(1))
+    noted = [e for e in events.read(record.folder / "events.jsonl") if e["kind"] == "gpu"]
+    assert [(e["rung"], e["step"], e["gpus"]) for e in noted] == [("ppo", 1, seen)]
+
+
 def told(record: RunRecord) -> str:
     said = io.StringIO()
     seen = events.read(record.folder / "events.jsonl")

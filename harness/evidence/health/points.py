@@ -17,6 +17,8 @@ from harness.evidence.metrics import Step, Value
 
 MEMORY_EVENT = "memory"
 """An event of each step: ``rung``, ``step``, and ``bytes`` by process (title and pid)."""
+GPU_EVENT = "gpu"
+"""An event of each step where NVML sees a GPU: ``rung``, ``step``, and ``gpus`` as :mod:`gpus` reads them."""
 SKIPPED_EVENT = "gradient_skipped"
 """verl printed that a gradient was not finite and left the optimiser's step out."""
 # Against the reference policy, in the loss or in the reward; else against the policy that sampled.
