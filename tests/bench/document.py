@@ -35,7 +35,8 @@ def describe(root: Path) -> Document:
     return Document(
         written=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=_git(root, "rev-parse", "HEAD"),
-        dirty=bool(_git(root, "status", "--porcelain")),
+        # What the bench itself writes changes nothing that is measured.
+        dirty=bool(_git(root, "status", "--porcelain", "--", ".", ":(exclude)docs/bench.*")),
         machine={
             "cores": os.cpu_count() or 0,
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
