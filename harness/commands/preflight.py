@@ -38,7 +38,11 @@ def preflight(
         typer.Option("--stand-in", help="Data and a model that are not here are no fault: others stand in."),
     ] = False,
     despite: Annotated[
-        bool, typer.Option("--despite-faults", help="Run it small all the same, with what composes.")
+        bool,
+        typer.Option(
+            "--despite-faults",
+            help="Run it small all the same: without what does not compose, with what one value mends.",
+        ),
     ] = False,
     first: Annotated[str, typer.Option("--from", help="Lowest rung: ppo-mock, or ppo.")] = "ppo-mock",
     steps: Annotated[int, typer.Option(min=1, help="Training steps of the small run.")] = 2,
@@ -53,6 +57,7 @@ def preflight(
     from harness.data.finding import faults
     from harness.errors import OverrideError, PreflightError
     from harness.ladder.options import ClimbOptions
+    from harness.ladder.preflight.mend import mended
     from harness.ladder.preflight.prepare import prepare, problems
     from harness.ladder.preflight.static import inspect, standing_in
 
@@ -73,7 +78,8 @@ def preflight(
     if first not in {"ppo-mock", "ppo"}:
         raise OverrideError(f"--from {first} is unknown", todo="one of: ppo-mock, ppo")
     options = ClimbOptions(profile=profile, first=first, steps=steps, runs=runs)  # type: ignore[arg-type]
-    ready = prepare(found, options, stand_in=stand_in)
+    found, mends = mended(found)
+    ready = prepare(found, options, stand_in=stand_in, mends=mends)
     if not as_json:
         _tell_changes(output, ready)
     _climb(output, ready, document, wrong=bool(wrong))

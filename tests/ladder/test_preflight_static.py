@@ -183,9 +183,16 @@ FAULTS = [
     (["reward.reward_manager.name=batch"], "unknown-name", "reward.reward_manager.name"),
     (["data.train_batch_size=64"], "too-few-rows", "data.train_batch_size"),
     (["algorithm.adv_estimator=gropo"], "unknown-name", "algorithm.adv_estimator"),
+    (["algorithm.adv_estimator=gdpo"], "estimator-in-v0-only", "algorithm.adv_estimator"),
+    (["algorithm.adv_estimator=remax"], "estimator-in-v0-only", "algorithm.adv_estimator"),
     (["trainer.experiment_name=${trainer.nothing}"], "interpolation", "experiment_name"),
     ([f"{ACTOR}.loss_agg_mode=mean"], "verl-validation", ACTOR),
 ]
+
+
+def test_the_older_trainer_has_what_the_estimator_needs(judge: Judge) -> None:
+    found = judge("algorithm.adv_estimator=remax", "trainer.use_v1=False")
+    assert "estimator-in-v0-only" not in ids(found)
 
 
 @pytest.mark.parametrize(("words", "kind", "key"), FAULTS)

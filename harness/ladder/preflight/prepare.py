@@ -33,9 +33,12 @@ class Prepared:
     not_verified: tuple[str, ...]
 
 
-def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> Prepared:
+def prepare(
+    inspected: Inspected, options: ClimbOptions, *, stand_in: bool, mends: tuple[Change, ...] = ()
+) -> Prepared:
     """Choose rows and stand-ins, and make the climb's options. ``options`` has profile, runs and steps.
 
+    ``mends``: what differs from the user's command already.
     Raises :class:`DataError` where no row fits.
     """
     config, facts, asked = inspected.config or {}, inspected.facts, inspected.asked
@@ -79,7 +82,7 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> P
     open_ = [*not_verified(s, stand), *(f"the column {name} of the rows" for name in kept.dropped)]
     return Prepared(
         options=replace(chosen, overrides=words(given, config, made, rung, profile)),
-        changes=tuple(made),
+        changes=(*mends, *made),
         not_verified=tuple(open_),
     )
 
@@ -87,6 +90,8 @@ def prepare(inspected: Inspected, options: ClimbOptions, *, stand_in: bool) -> P
 def _reward(s: Settings, inspected: Inspected) -> tuple[str, str | None]:
     """The climb's ``--reward``, and what a mock stands in for."""
     found = inspected.facts.reward
+    if found is not None and not found.present:
+        return "mock", found.path
     if found is not None:
         path = inspected.asked.folder / Path(found.path).expanduser()
         return f"{path}:{found.name}", None

@@ -136,6 +136,29 @@ def devices(s: Settings, facts: Facts) -> Iterator[Finding]:
             )
 
 
+# verl 0.9.1: what their functions in core_algos.py read, and v1/trainer_base.py, _compute_advantage, does not
+# fetch. A KeyError, an assertion or a missing argument after the first rollout.
+_V0_ONLY = {
+    "gdpo": "prompts, and each reward by name",
+    "remax": "reward_baselines",
+    "optimal_token_baseline": "sum_pi_squared",
+    "tir_optimal_token_baseline": "sum_pi_squared",
+}
+
+
+def estimators_of_v0(s: Settings, _facts: Facts) -> Iterator[Finding]:
+    """Advantage estimators that only the older trainer hands what they need."""
+    name = s.get("algorithm.adv_estimator")
+    if s.get("trainer.use_v1") is True and name in _V0_ONLY:
+        yield Finding(
+            id="estimator-in-v0-only",
+            key="algorithm.adv_estimator",
+            what=f"{name} needs {_V0_ONLY[name]}, which the v1 trainer does not hand it",
+            why="verl/trainer/ppo/v1/trainer_base.py, _compute_advantage: it fails after the first rollout",
+            todo="set trainer.use_v1=False: verl's default is the v1 trainer",
+        )
+
+
 def contradictions(s: Settings, _facts: Facts) -> Iterator[Finding]:
     """Choices of which one undoes the other."""
     if s.get("algorithm.adv_estimator") == "gae" and s.get("critic.enable") is False:
@@ -196,4 +219,4 @@ def _overlong(s: Settings, _facts: Facts) -> Iterator[Finding]:
         )
 
 
-RULES = (known, rollout, loggers, resume, devices, contradictions, _overlong)
+RULES = (known, rollout, loggers, resume, devices, estimators_of_v0, contradictions, _overlong)
