@@ -23,8 +23,11 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 900
 # verl's SFT scripts want the number of processes and a folder for the checkpoints.
 ARGUMENTS = {"sft": ("1", "/tmp/sft")}
-# Its own default is missing: it ends with "unbound variable".
-VARIABLES = {"grpo_trainer/run_qwen3_vl_30b_a3b_fsdp.sh": {"INFER_BACKEND": "vllm"}}
+# Without them these end with "unbound variable" and "must set".
+VARIABLES = {
+    "grpo_trainer/run_qwen3_vl_30b_a3b_fsdp.sh": {"INFER_BACKEND": "vllm"},
+    "tuning/lora/run_qwen3_8b_from_adapter_fsdp.sh": {"LORA_ADAPTER_PATH": "/models/adapter"},
+}
 
 
 def scripts(checkout: Path) -> list[Path]:

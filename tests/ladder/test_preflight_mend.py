@@ -43,6 +43,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inspected:
         "data.custom_cls.name=Rows",
         "reward.custom_reward_function.path=gone/reward.py",
         "trainer.n_gpus_per_node=1",
+        "+trainer.val_before_train=False",
     ]
     return inspect(parse(["python", "-m", TRAINER, *words], environ={}, folder=tmp_path))
 
@@ -53,11 +54,13 @@ def test_each_is_corrected_by_one_value_and_listed(judge: Inspected) -> None:
         ("trainer.use_v1", False),
         (f"{ACTOR}.policy_loss.tau", None),
         ("data.custom_cls.path", None),
+        ("trainer.val_before_train", "False"),
     }
     assert all(change.why.startswith("a fault: ") for change in changes)
     s = Settings(found.config or {})
     assert s.get("trainer.use_v1") is False
     assert s.get("data.custom_cls.path") is None
+    assert s.get("trainer.val_before_train") is False
     assert not any("tau" in word for word in found.words)
     # The user's other words, and a fault that is no matter of one value, are as they were.
     assert s.get(f"{ACTOR}.ppo_micro_batch_size_per_gpu") == 3

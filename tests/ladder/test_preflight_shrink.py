@@ -84,6 +84,10 @@ CASES = [
         {"actor_rollout_ref__model__enable_activation_offload": True},
         {"actor_rollout_ref.model.enable_activation_offload": False},
     ),
+    (
+        {"actor_rollout_ref__model__lora__merge": True},
+        {"actor_rollout_ref.model.lora.merge": False},
+    ),
     ({"trainer__rollout_data_dir": "/shared/x"}, {"trainer.rollout_data_dir": None}),
     ({"reward__reward_model__enable": True}, {"reward.reward_model.enable": False}),
 ]

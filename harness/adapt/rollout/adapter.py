@@ -10,6 +10,7 @@ import ray
 import torch
 from verl.workers.rollout.base import BaseRollout
 
+from harness.adapt.rollout import lora
 from harness.adapt.rollout.weights import Digest, buckets, pack
 
 
@@ -57,17 +58,20 @@ class ServerAdapter(BaseRollout):
         wire_format: str = "named_tensors",
         global_steps: int | None = None,
         peft_config: Any = None,
+        base_sync_done: bool = True,
         **_unused: Any,
     ) -> None:
         """Send all weights and check that the server holds the bits that were sent.
 
-        Every rank must drain ``weights``: each tensor is gathered by a collective call.
+        Every rank must drain ``weights``: each tensor is gathered by a collective call. With ``peft_config``
+        they are LoRA adapters, or with ``base_sync_done`` false the weights that adapters are for.
         """
-        if wire_format != "named_tensors" or peft_config is not None:
-            message = (
-                f"the {self.config.name} rollout takes full named tensors, not {wire_format} or LoRA adapters"
-            )
+        if wire_format != "named_tensors":
+            message = f"the {self.config.name} rollout takes named tensors, not {wire_format}"
             raise NotImplementedError(message)
+        adapters = peft_config is not None and base_sync_done
+        scale = lora.scale_of(peft_config) if adapters else None
+        weights = lora.unwrapped(weights) if peft_config is not None else weights
         if not self.is_leader_rank:
             for _ in weights:
                 continue
@@ -79,7 +83,9 @@ class ServerAdapter(BaseRollout):
             following = next(stream, None)
             for name, tensor in bucket:
                 sent.add(name, tensor)
-            answer = await self._handle().load_weights.remote(pack(bucket), last=following is None)
+            answer = await self._handle().load_weights.remote(
+                pack(bucket), last=following is None, scale=scale, final=base_sync_done
+            )
             bucket = following
         if answer != sent.hexdigest():
             message = (

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from harness.adapt.rollout import lora
 from harness.adapt.rollout.sampling import Sampling, choose, noise
 
 SMALLEST_WIDTH = 16
@@ -78,6 +79,8 @@ class Generator:
         self.block = block(rows, sum(parameter.numel() for parameter in model.parameters()))
         self.eos_ids = frozenset(eos_ids)
         self.pad_id = pad_id
+        self._base: dict[str, torch.Tensor] = {}
+        """Of the modules that have adapters in them: their weights without."""
 
     def generate(
         self, requests: Sequence[Request], stop: Callable[[], bool] = lambda: False
@@ -228,6 +231,8 @@ class Generator:
         if unknown:
             message = f"weights for parameters that the rollout's model does not have: {unknown[:5]}"
             raise KeyError(message)
+        # What adapters were added to is replaced.
+        self._base = {name: tensor for name, tensor in self._base.items() if name not in tensors}
         with torch.no_grad():
             for name, tensor in tensors.items():
                 if known[name].shape != tensor.shape:
@@ -237,6 +242,15 @@ class Generator:
                     raise ValueError(message)
                 known[name].copy_(tensor)
         return set(tensors)
+
+    def load_adapters(self, tensors: Mapping[str, torch.Tensor], scale: float) -> set[str]:
+        """Put LoRA adapters, all of them, into the weights as they were without; returns their names."""
+        current = self.model.state_dict()
+        found = lora.merged(tensors, scale, {**current, **self._base})
+        base = {name: self._base.get(name, current[name].clone()) for name in found}
+        self.load_weights(found)
+        self._base |= base
+        return set(found)
 
     def parameter_names(self) -> set[str]:
         """The names that a full weight update must cover."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
+from harness.adapt.rollout import lora
 from harness.adapt.rollout.generator import Generation, Request
 from harness.adapt.rollout.sampling import noise
 
@@ -50,6 +51,11 @@ class MockGenerator:
                 message = f"{name}: got shape {tuple(tensor.shape)}, the model has {self.shapes.get(name)}"
                 raise ValueError(message)
         return set(tensors)
+
+    def load_adapters(self, tensors: Mapping[str, torch.Tensor], scale: float) -> set[str]:
+        """Check that each LoRA adapter fits its module, as the real one does, and keep nothing."""
+        base = {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
+        return set(lora.merged(tensors, scale, base))
 
     def parameter_names(self) -> set[str]:
         """The names that a full weight update must cover."""

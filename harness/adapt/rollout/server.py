@@ -39,6 +39,7 @@ class RolloutServer:
         self._seen: Counter[tuple[int, ...]] = Counter()
         self._covered: set[str] = set()
         self._received = Digest()
+        self._adapters: dict[str, Any] = {}
         self._batcher: Batcher | None = None
         self._backend: Any = None
 
@@ -97,24 +98,36 @@ class RolloutServer:
         self._seen[ids] += 1
         return derive_seed(rollout_seed(self._config), self._seen[ids])
 
-    async def load_weights(self, packed: Packed, *, last: bool) -> str | None:
-        """Take a bucket of weights between batches; after the last one return the digest of what came."""
-        return await self._ready.exclusive(lambda: self._load(packed, last=last))
+    async def load_weights(
+        self, packed: Packed, *, last: bool, scale: float | None = None, final: bool = True
+    ) -> str | None:
+        """Take a bucket of weights between batches; after the last one return the digest of what came.
 
-    def _load(self, packed: Packed, *, last: bool) -> str | None:
+        With ``scale`` they are LoRA adapters. ``final`` is false for base weights whose adapters follow.
+        """
+        return await self._ready.exclusive(lambda: self._load(packed, last=last, scale=scale, final=final))
+
+    def _load(self, packed: Packed, *, last: bool, scale: float | None, final: bool) -> str | None:
         tensors = unpack(packed)
-        self._covered |= self._backend.load_weights(tensors)
         for name, tensor in tensors.items():
             self._received.add(name, tensor)
+        if scale is None:
+            self._covered |= self._backend.load_weights(tensors)
+        else:
+            self._adapters |= tensors
         if not last:
             return None
-        missing = sorted(self._backend.parameter_names() - self._covered)
+        if scale is not None:
+            self._covered |= self._backend.load_adapters(self._adapters, scale)
+            self._adapters = {}
+        missing = sorted(self._backend.parameter_names() - self._covered) if scale is None else []
         if missing:
             message = f"the weight update left out {len(missing)} parameters, the first is {missing[0]}"
             raise RuntimeError(message)
         digest, size, count = self._received.hexdigest(), self._received.bytes, len(self._covered)
         self._covered, self._received = set(), Digest()
-        events.emit("weights", replica=self._replica_rank, digest=digest, bytes=size, tensors=count)
+        kind = "weights" if final else "base_weights"
+        events.emit(kind, replica=self._replica_rank, digest=digest, bytes=size, tensors=count)
         return digest
 
     async def set_global_steps(self, global_steps: int) -> None:

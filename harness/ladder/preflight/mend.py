@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from harness.data.finding import Finding
@@ -20,25 +20,31 @@ _OWN = frozenset({"data.custom_cls.path", "data.sampler.class_path", "reward.rew
 def mended(found: Inspected) -> tuple[Inspected, tuple[Change, ...]]:
     """The command with its faults corrected, composed anew; the findings stay those of the command itself."""
     s = Settings(found.config or {})
-    made = tuple(change for finding in found.findings for change in _changes(finding, s))
+    given = {key_of(text): text for text in found.asked.words}
+    made = dict(pair for finding in found.findings for pair in _changes(finding, s, given))
     if not made:
         return found, ()
     gone = {change.key for change in made}
     kept = [text for text in found.asked.words if key_of(text) not in gone]
-    added = [word(change.key, change.new) for change in made if not _is_taken_out(change)]
+    added = [text for text in made.values() if text is not None]
     again = inspect(replace(found.asked, words=(*kept, *added)))
-    return replace(again, findings=found.findings), made
+    return replace(again, findings=found.findings), tuple(made)
 
 
-def _is_taken_out(change: Change) -> bool:
-    return change.new is None and change.key not in _OWN
-
-
-def _changes(finding: Finding, s: Settings) -> Iterator[Change]:
+def _changes(finding: Finding, s: Settings, given: Mapping[str, str]) -> Iterator[tuple[Change, str | None]]:
+    """The change, and the word that makes it; none where the user's word is only left out."""
     if finding.level != "fault":
         return
-    why = f"a fault: {finding.what}"
-    if finding.id == "unknown-field" or (finding.id == "file-missing" and finding.key in _OWN):
-        yield Change(key=finding.key, old=s.get(finding.key), new=None, why=why)
+    key, why = finding.key, f"a fault: {finding.what}"
+    if finding.id == "unknown-field":
+        yield Change(key=key, old=s.get(key), new=None, why=why), None
+    elif finding.id == "file-missing" and key in _OWN:
+        yield Change(key=key, old=s.get(key), new=None, why=why), word(key, None)
+    elif finding.id == "key-exists" and given.get(key, "").startswith("+"):
+        text = given[key].lstrip("+")
+        yield Change(key=key, old=s.get(key), new=text.partition("=")[2], why=why), text
     elif finding.id == V0_ONLY:
-        yield Change(key="trainer.use_v1", old=s.get("trainer.use_v1"), new=False, why=why)
+        yield (
+            Change(key="trainer.use_v1", old=s.get("trainer.use_v1"), new=False, why=why),
+            word("trainer.use_v1", False),
+        )

@@ -18,6 +18,7 @@ from harness.profiles.model import Profile
 PROMPTS = 4
 RESPONSES = 8
 RESPONSE_TOKENS = 16
+_MERGE = "actor_rollout_ref.model.lora.merge"
 _DEFAULT_LOOPS = frozenset({None, "single_turn_agent"})
 
 
@@ -79,6 +80,8 @@ def not_verified(s: Settings, stand: Stand) -> list[str]:
     strategy = s.text(f"{ACTOR}.strategy")
     if strategy not in {"fsdp", "fsdp2"}:
         parts.append(f"the training engine {strategy}")
+    if s.flag(_MERGE):
+        parts.append("adapters merged into the weights for the rollout: here they are sent as they are")
     if s.flag("distillation.enabled"):
         parts.append("distillation: the teachers and their loss")
     if s.flag("algorithm.filter_groups.enable"):
@@ -196,6 +199,9 @@ def _engines(s: Settings) -> Iterator[Change]:
             yield _set(s, f"{model}.use_fused_kernels", False, "they are written in Triton")
         if s.get(f"{model}.enable_activation_offload"):
             yield _set(s, f"{model}.enable_activation_offload", False, "it pins memory for an accelerator")
+    if s.flag(_MERGE):
+        # verl 0.9.1, transformer_impl.py, _merged_lora_per_tensor_param: whatever the model's dtype is.
+        yield _set(s, _MERGE, False, "verl rounds merged weights to bf16, and nothing could be compared")
     if s.get(f"{ACTOR}.use_fused_kernels"):
         yield _set(s, f"{ACTOR}.use_fused_kernels", False, "they are written in Triton")
     if s.get("ray_kwargs.ray_init.runtime_env.py_executable") is not None:
