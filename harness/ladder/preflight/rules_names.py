@@ -148,8 +148,8 @@ _V0_ONLY = {
 
 def estimators_of_v0(s: Settings, _facts: Facts) -> Iterator[Finding]:
     """Advantage estimators that only the older trainer hands what they need."""
-    name = s.get("algorithm.adv_estimator")
-    if s.get("trainer.use_v1") is True and name in _V0_ONLY:
+    name = s.text("algorithm.adv_estimator")
+    if s.get("trainer.use_v1") is True and name is not None and name in _V0_ONLY:
         yield Finding(
             id="estimator-in-v0-only",
             key="algorithm.adv_estimator",
