@@ -33,7 +33,7 @@ from harness.commands import (
     watch,
     wheels,
 )
-from harness.console import Output
+from harness.console import AlreadyToldExit, Output
 from harness.errors import DiskFullError, HangError, InterruptedRunError, UsageError, VerlockError
 
 # The parent of every error in options and arguments; typer exports only this leaf of it.
@@ -116,6 +116,8 @@ def main() -> None:
     try:
         # With --json an unknown option must be a document too; for people typer's own box is the best.
         code = app(standalone_mode=not output.as_json)
+    except AlreadyToldExit:
+        raise
     except SystemExit as end:
         code = end.code
     except VerlockError as error:

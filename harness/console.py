@@ -91,3 +91,7 @@ class Output:
                 err.print(f"[bold red]error[/]: {escape(first)}")
                 for text in rest:
                     err.print(escape(text))
+
+
+class AlreadyToldExit(SystemExit):
+    """An end of which everything has been said: nothing is printed for it."""

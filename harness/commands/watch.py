@@ -10,13 +10,13 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.commands import again
 from harness.commands.common import Algorithm, Seed, Steps, Trainer, WithoutPatch, inside
-from harness.console import Output
+from harness.console import AlreadyToldExit, Output
 from harness.errors import InterruptedRunError, OverrideError, Problem, WrongMachineError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def watch(
             loop.forever()
     except KeyboardInterrupt:
         if as_json:  # each line so far was a verdict, and none is added
-            sys.exit(InterruptedRunError.exit_code)
+            raise AlreadyToldExit(InterruptedRunError.exit_code) from None
         raise InterruptedRunError(
             "the watch was ended", todo="start it again; the records are kept"
         ) from None
@@ -156,13 +156,24 @@ def _watched(context: typer.Context) -> Watched:
     files = [path for path in map(_whole, named) if path is not None]
     rungs = {"--rung": given["rung"] or ORDER[0], "--to": given["last"]}
     problems = [unknown(option, name, ORDER) for option, name in rungs.items() if name not in ORDER]
+    if given["rung"] and given["last"] != "ppo":
+        problems.append(
+            Problem(
+                what="--rung and --to together", todo="--rung is this rung alone, --to the highest: choose"
+            )
+        )
+    if given["reward"] not in {"rule", "mock"} and not (file and str(given["reward"]).rpartition(":")[2]):
+        problems.append(
+            Problem(what=f"--reward {given['reward']} is no reward", todo="give mock, rule, or PATH:FUNCTION")
+        )
+    problems += _climbs(given)
     problems += [
         Problem(what=f"no such file: {path}", todo="give one that is there: it is watched")
         for path in files
         if not path.exists()
     ]
     source = _whole(given["verl_source"])
-    if source is None and not files:
+    if source is None and not files and given["reward"] in {"rule", "mock"}:
         problems.append(
             Problem(
                 what="there is nothing to watch",
@@ -173,3 +184,18 @@ def _watched(context: typer.Context) -> Watched:
     if problems:
         raise OverrideError(*problems)
     return Watched(trees=(source / "verl",) if source else (), files=tuple(files))
+
+
+def _climbs(given: dict[str, Any]) -> list[Problem]:
+    """What the climb would refuse of the words that it gets, except for files, which are watched."""
+    from harness.ladder.command import parse
+
+    names = ("profile", "algorithm", "trainer", "reward", "seed", "steps")
+    words: dict[str, Any] = {name: given[name] for name in names}
+    words["verl_source"] = Path(given["verl_source"]) if given["verl_source"] else None
+    words |= {"without_patches": given["without_patch"] or [], "overrides": given["overrides"] or []}
+    try:
+        parse(**words, first="env", last="ppo", rollout="hf", checkpoint="disk")
+    except OverrideError as error:
+        return list(error.problems)
+    return []

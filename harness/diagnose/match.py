@@ -174,6 +174,8 @@ def _answers(given: Given, groups: dict[str, str], extract: Extract, host: Host)
         yield not _in_log(given.log_without, extract)
     if given.frames is not None:
         yield _in_frames(compiled(given.frames), extract.root)
+    if given.raised is not None:
+        yield _in_frames(compiled(given.raised), extract.root, last=1)
     if given.divides is not None:
         yield _divides(given.divides, groups)
 
@@ -182,11 +184,11 @@ def _in_log(pattern: str, extract: Extract) -> bool:
     return any(compiled(pattern).search(line.text) for line in extract.lines)
 
 
-def _in_frames(pattern: re.Pattern[str], root: SeenError | None) -> bool | None:
+def _in_frames(pattern: re.Pattern[str], root: SeenError | None, *, last: int = 0) -> bool | None:
     """Not known where the stack was not printed, or was cut off."""
     if root is None or not root.frames:
         return None
-    return any(pattern.search(f"{f.file}: {f.function}: {f.source}") for f in root.frames)
+    return any(pattern.search(f"{f.file}: {f.function}: {f.source}") for f in root.frames[-last:])
 
 
 def _divides(names: tuple[str, str], groups: dict[str, str]) -> bool | None:

@@ -75,6 +75,10 @@ class Given(Model):
     frames: Pattern | None = Field(
         default=None, description="Found in the stack: `file: function: source`, one frame a line."
     )
+    raised: Pattern | None = Field(
+        default=None,
+        description="As frames, in the last one: where the error was raised, verl's code or what it calls.",
+    )
     known: bool = Field(
         default=False,
         description="All of this must be known to hold, not merely be possible: for broad patterns.",

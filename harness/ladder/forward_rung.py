@@ -14,6 +14,7 @@ import torch
 
 from harness.errors import Problem, RungFailedError
 from harness.ladder import batch as batches
+from harness.ladder.compose import verl_folder
 from harness.ladder.context import Context, Verified
 
 # fp32 sums of a few hundred terms in two orders: measured differences are below 1e-6 of the value.
@@ -120,7 +121,7 @@ def _judge(
             Problem(
                 what=f"verl's {name} is {loss:.6f}, but must be {expected:.6f} on the first update",
                 why="with unchanged weights every ratio is 1: its sign, mask or normalisation is wrong",
-                todo="read verl/workers/utils/losses.py and core_algos.py as they are installed",
+                todo=f"read workers/utils/losses.py and trainer/ppo/core_algos.py in {verl_folder()}",
             )
         )
     if not (math.isfinite(norm) and norm > 0):

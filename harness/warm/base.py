@@ -79,8 +79,10 @@ class Base(Server):
         os.close(writer)
         with os.fdopen(reader, encoding="utf-8") as told:
             text = told.read()
-        answer = json.loads(text) if text else {"error": "it was killed while it imported verl", "stack": ""}
-        if "error" in answer:
+        answer = json.loads(text) if text else {"stack": ""}
+        if not text:
+            answer["error"] = f"verl's import ended the process: {_ending(os.waitpid(pid, 0)[1])}"
+        elif "error" in answer:
             os.waitpid(pid, 0)
         else:
             self._generation = pid
@@ -136,6 +138,11 @@ def _generation(listener: Any, writer: int, before: dict[str, str], base: int) -
     _tell(writer, {"seconds": seconds, "modules": names, "not_imported": missing})
     Server(listener, outcomes, before).serve()
     os._exit(0)
+
+
+def _ending(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 def _short(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from harness.diagnose import catalogue, host
@@ -22,13 +23,20 @@ def failure_of(generation: Generation) -> tuple[Failure, int]:
     told = diagnose_lines(
         parse(generation.stack or text, path="import"), catalogue.load(Path()), Evidence(host=host.here())
     )
+    place = f"{told.file}:{told.line}" if told.file else _last_place(generation.stack)
     error = RungFailedError(
         text,
-        where=f"{told.file}:{told.line}" if told.file else None,
-        why="importing verl raised it",
+        where=place,
+        why="importing verl raised it" if generation.stack else None,
         todo=told.fix if told.known else "correct it and save: the next save is tried at once",
     )
     failure = Failure.of(error, signature=told.signature)
     if told.known and told.failure_class != "unknown" and told.scope != "unknown":
         failure = failure.model_copy(update={"failure_class": told.failure_class, "scope": told.scope})
     return failure, error.exit_code
+
+
+def _last_place(stack: str) -> str | None:
+    """Where the stack ends: a ``SystemExit`` is no error that a diagnosis looks for."""
+    found = re.findall(r'^  File "([^"]+)", line (\d+)', stack, re.MULTILINE)
+    return ":".join(found[-1]) if found else None

@@ -33,6 +33,10 @@ from harness.warm.told import Cluster, Told
 from harness.warm.verdict import Verdict, of_run
 
 _NOTICE_SECONDS = 1.0
+# Importing verl takes half a second; the first time, with all that it imports, 10, and from a slow disk 60.
+IMPORT_SECONDS = 180.0
+# A save while verl is imported waits this long for it: code that hangs would never come to an end.
+AFTER_SAVE_SECONDS, FIRST_AFTER_SAVE_SECONDS = 5.0, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,12 @@ class Asked:
 class _Ended:
     climb: _Climb
     document: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Imported:
+    base: Base
+    generation: Generation
 
 
 class _Climb:
@@ -139,12 +149,10 @@ class Loop:
         """One climb to its verdict; or the saves that came before there was one."""
         began = saved.when if saved else time.monotonic()
         changed = sorted(saved.paths) if saved else []
-        anew = self._renew(changed)
+        anew, later = self._renew(changed)
         generation = self._generation
-        with suppress(queue.Empty):  # saved while verl was imported
-            event = self.events.get_nowait()
-            if isinstance(event, Saved):
-                return _both(saved, event)
+        if later is not None:  # saved while verl was imported
+            return _both(saved, later)
         if generation is not None and generation.error:
             failure, code = failure_of(generation)
             self._show(began, changed, anew, rung=None, code=code, failure=failure)
@@ -173,7 +181,7 @@ class Loop:
             event = self.events.get()
             if isinstance(event, Saved):
                 return event
-            if event.climb is climb:
+            if isinstance(event, _Ended) and event.climb is climb:
                 break
         if event.document.get("error", {}).get("exit_code") == EnvironmentDiffersError.exit_code:
             # Saved while the run checked itself, and the notice is still on its way: no verdict on either.
@@ -182,18 +190,48 @@ class Loop:
                 return later if isinstance(later, Saved) else event
         return event
 
-    def _renew(self, changed: list[Path]) -> bool:
-        """A new generation where code changed, or where there is none that works."""
+    def _renew(self, changed: list[Path]) -> tuple[bool, Saved | None]:
+        """A new generation where code changed, or where none works; and what was saved meanwhile."""
         if self._base is None:
-            return True
+            return True, None
         if not self._base.alive:  # killed, by whomever: the imports are made again
-            self._base.close()
-            self._base, self._generation = Base(self._asked.python, self._asked.environ, self._folder), None
+            self._restart()
         current = self._generation
         if current is not None and not current.error and not self._watched.code(changed):
-            return False
-        self._generation = self._base.generation()
-        return True
+            return False, None
+        return True, self._import(self._base)
+
+    def _restart(self) -> None:
+        if self._base is not None:
+            self._base.close()
+        self._base, self._generation = Base(self._asked.python, self._asked.environ, self._folder), None
+
+    def _import(self, base: Base) -> Saved | None:
+        """Import verl as it is now. Code that comes to no end is ended: by a save, or at the deadline."""
+
+        def work() -> None:
+            self.events.put(_Imported(base=base, generation=base.generation()))
+
+        threading.Thread(target=work, daemon=True).start()
+        patience = FIRST_AFTER_SAVE_SECONDS if self._generation is None else AFTER_SAVE_SECONDS
+        deadline, saved = time.monotonic() + IMPORT_SECONDS, None
+        while True:
+            try:
+                event = self.events.get(timeout=max(deadline - time.monotonic(), 0.0))
+            except queue.Empty:
+                break
+            if isinstance(event, _Imported) and event.base is base:
+                self._generation = event.generation
+                return saved
+            if isinstance(event, Saved):
+                saved = _both(saved, event)
+                deadline = min(deadline, time.monotonic() + patience)
+        self._output.line("  importing verl did not come to an end: it is ended")
+        self._restart()
+        if saved is None:
+            told = f"TimeoutError: importing verl did not come to an end within {IMPORT_SECONDS:g} s"
+            self._generation = Generation(pid=0, error=told)
+        return saved
 
     def _start(self, generation: Generation | None, cluster: Cluster | None) -> _Climb:
         asked, run_id = self._asked, new_id()

@@ -40,7 +40,8 @@ class Verdict(BaseModel):
         more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
         style = "bold green" if self.status == "passed" else "bold red"
         output.line(
-            f"{self.status}: {self.rung or 'import'}, {self.seconds:.1f} s {since}{more}", style=style
+            f"{self.status}: {self.rung or 'before the first rung'}, {self.seconds:.1f} s {since}{more}",
+            style=style,
         )
         if self.failure is not None:
             output.line(f"  {self.failure.cause}")

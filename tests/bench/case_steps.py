@@ -38,17 +38,26 @@ FASTEST = (
     "actor_rollout_ref.rollout.agent.num_workers=2",
     "reward.num_workers=2",
 )
-# verl's own timers, and py-spy on each process for 10 s of 40 steps (v0, as TRL, 0.556 s a step), 2026-11-30.
+# Fixed text: verl's own timers, and py-spy on each process for 10 s of 40 steps.
 WHERE = (
-    "where the time goes, v0 as TRL, 0.56 s: gen 0.34, update_actor 0.19, update_weights 0.01, others 0.02",
-    "gen: the rollout's own batch takes 0.07 s; the agent loop's one thread is busy for 0.2 s:",
-    "48 % hydra.instantiate for each of 64 samples (1.1 ms, mostly OmegaConf.merge),",
-    "28 % verl's postprocessing and the reward worker's call, 18 % chat template and the server's call",
-    "update_actor: backward 32 %, log-probabilities row by row (without flash-attn) 25 %, tensordict 15 %,",
-    "the model's forward 13 %",
+    (
+        "where the time goes, profiled once on 2026-11-30, not in this run (v0 with the settings of as TRL, "
+        "0.56 s): gen 0.34, update_actor 0.19, update_weights 0.01, others 0.02"
+    ),
+    (
+        "gen: the rollout's own batch takes 0.07 s; the agent loop's one thread is busy for 0.2 s: 48 % "
+        "hydra.instantiate for each of 64 samples (1.1 ms, mostly OmegaConf.merge), 28 % verl's "
+        "postprocessing and the reward worker's call, 18 % chat template and the server's call"
+    ),
+    (
+        "update_actor: backward 32 %, log-probabilities row by row (without flash-attn) 25 %, tensordict "
+        "15 %, the model's forward 13 %"
+    ),
     "v1 besides: 0.15 s for TransferQueue's calls for each sample and prompt, and its buffer's polls",
-    "cut by settings: bypass_mode 0.12 s, balance_batch (one rank has nothing to balance) 0.02,",
-    "two agent loops and reward workers 0.02 (v0) to 0.08 (v1); what is left is verl's code for each sample",
+    (
+        "cut by settings: bypass_mode 0.12 s, balance_batch (one rank has nothing to balance) 0.02, two "
+        "agent loops and reward workers 0.02 (v0) to 0.08 (v1); what is left is verl's code for each sample"
+    ),
 )
 
 

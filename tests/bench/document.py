@@ -75,8 +75,8 @@ def table(document: Document) -> str:
         "The sides of a case ran in turns, so read the ratios: above 1 the first side is better. In brackets",
         "the least and the greatest of any round. Times and throughputs are medians.",
         "",
-        "| case | sides | times as good | aim |",
-        "|---|---|---|---|",
+        "| | case | sides | times as good | aim |",
+        "|---|---|---|---|---|",
         *(_row(result) for result in document.results),
         "",
         *(f"- {result.id}: {note}" for result in document.results for note in result.notes),
@@ -101,7 +101,7 @@ def _row(result: Result) -> str:
     ratios = "<br>".join(
         f"{ratio.median:g} ({ratio.low:g} to {ratio.high:g}) of {ratio.against}" for ratio in result.ratios
     )
-    return f"| {result.what} | {sides} | {ratios} | {_aim(result)} |"
+    return f"| {result.id} | {result.what} | {sides} | {ratios} | {_aim(result)} |"
 
 
 def _aim(result: Result) -> str:
@@ -110,5 +110,5 @@ def _aim(result: Result) -> str:
     aim = result.aim
     parts = [f"at most {aim.at_most:g} {result.unit}"] if aim.at_most is not None else []
     if aim.at_least is not None:
-        parts.append(f"at least {aim.at_least:g} times as good as {aim.against}")
+        parts.append(f"at least {aim.at_least:.3g} times as good as {aim.against}")
     return ", ".join(parts) + (": met" if result.met else ": **missed**")

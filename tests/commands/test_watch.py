@@ -22,13 +22,52 @@ def test_all_mistakes_come_at_once_and_before_an_environment_is_made(
 ) -> None:
     monkeypatch.setattr(watch, "_environment", lambda *_: pytest.fail("an environment was asked for"))
     gone = tmp_path / "gone.parquet"
-    words = ["watch", "--json", "--rung", "nope", "--to", "top", "--data", str(gone)]
+    words = ["watch", "--json", "--rung", "nope", "--to", "top", "--data", str(gone), "--algorithm", "xx"]
+    words += [
+        "--trainer",
+        "v7",
+        "--without-patch",
+        "zz",
+        "--verl-source",
+        str(tmp_path),
+        "--reward",
+        "f.py",
+        "word",
+    ]
     monkeypatch.setattr(sys, "argv", ["verlock", *words])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     told = [problem["what"] for problem in json.loads(capfd.readouterr().out)["error"]["problems"]]
     assert ended.value.code == 21
-    assert told == ["--rung nope is unknown", "--to top is unknown", f"no such file: {gone}"]
+    assert told == [
+        "--rung nope is unknown",
+        "--to top is unknown",
+        "--rung and --to together",
+        "--reward f.py is no reward",
+        "--algorithm xx is unknown",
+        "--trainer v7 is unknown",
+        "--without-patch zz names no patch",
+        "word is no Hydra override",
+        f"--verl-source {tmp_path} is no checkout of verl",
+        f"no such file: {gone}",
+    ]
+
+
+def test_ctrl_c_adds_no_document_to_the_verdicts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reward = tmp_path / "reward.py"
+    reward.write_text("def f(**_): return 0.0\n")
+
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "_environment", lambda *_: (Path(sys.executable), {}))
+    monkeypatch.setattr(loop, "Loop", interrupted)
+    monkeypatch.setattr(sys, "argv", ["verlock", "watch", "--json", "--reward", f"{reward}:f"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capfd.readouterr().out) == (130, "")
 
 
 @pytest.mark.parametrize(("given", "handed"), [([], "--steps=2"), (["--steps", "4"], "--steps=4")])

@@ -86,6 +86,37 @@ def test_the_same_text_has_another_cause_on_another_host(
 WRONG: list[tuple[bytes | None, str]] = [(None, "cannot be read"), (b"", "empty"), (b"\n \n", "empty")]
 
 
+STACK = """Traceback (most recent call last):
+  File "/site-packages/verl/experimental/reward_loop/reward_manager/naive.py", line 71, in run_single
+    result = self.compute_score(
+  File "{file}", line 2, in compute_score
+    return {what}
+{error}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "signature"),
+    [
+        ("/site-packages/verl/workers/fsdp_workers.py", "micro-batch-unset"),
+        ("/home/me/reward.py", "reward-function"),
+    ],
+)
+def test_a_division_of_the_users_own_is_not_verls(tmp_path: Path, file: str, signature: str) -> None:
+    error = "ZeroDivisionError: integer division or modulo by zero"
+    (tmp_path / "run.log").write_text(STACK.format(file=file, what="1 // 0", error=error))
+    _, out, _ = verlock("run.log", "--json", cwd=tmp_path)
+    assert json.loads(out)["signature"] == signature
+
+
+def test_a_module_that_verl_lost_is_no_package_to_install(tmp_path: Path) -> None:
+    error = "ModuleNotFoundError: No module named 'verl.trainer.ppo.core_algos'"
+    stack = STACK.format(file="/src/verl/trainer/ppo/ray_trainer.py", what="core_algos", error=error)
+    (tmp_path / "run.log").write_text(stack)
+    _, out, _ = verlock("run.log", "--json", cwd=tmp_path)
+    assert json.loads(out)["signature"] == "unknown"
+
+
 @pytest.mark.parametrize(("content", "said"), WRONG)
 def test_nothing_to_read_is_an_error_of_its_own(tmp_path: Path, content: bytes | None, said: str) -> None:
     if content is not None:

@@ -6,24 +6,28 @@ The whole command, with real climbs, is in tests/acceptance/test_issue_6_watch.p
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import queue
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from harness.console import Output
 from harness.evidence.processes import RUN_VARIABLE, Members
 from harness.evidence.record import new_id
-from harness.warm import standin, wire
+from harness.warm import loop, standin, wire
 from harness.warm.broken import failure_of
 from harness.warm.changes import Changes, Saved, Watched, written
-from harness.warm.kept import Base
+from harness.warm.kept import Base, Generation
+from harness.warm.loop import Asked, Loop
 from harness.warm.plan import Plan
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forking needs Linux")
@@ -238,3 +242,68 @@ def test_workers_get_the_environment_of_the_run_and_keep_rays(base: tuple[Base, 
         "RAY_ADDRESS": "own",
         "RAY_JOB_ID": "1",
     }
+
+
+# --- an import that comes to no end ---
+
+
+class Hanging:
+    """A base whose first import does not end until the base is closed."""
+
+    made: ClassVar[list[Hanging]] = []
+
+    def __init__(self, *_: object) -> None:
+        self.made.append(self)
+        self.closed, self.alive, self.problem = threading.Event(), True, None
+
+    def generation(self) -> Generation:
+        if self is self.made[0]:
+            assert self.closed.wait(30)
+        return Generation(pid=len(self.made))
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def importing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loop:
+    """A loop whose first import hangs."""
+    Hanging.made.clear()
+    monkeypatch.setattr(loop, "Base", Hanging)
+    monkeypatch.setattr(loop, "IMPORT_SECONDS", 1.0)
+    monkeypatch.setattr(loop, "FIRST_AFTER_SAVE_SECONDS", 0.2)
+    asked = Asked(python=Path(sys.executable), environ={}, words=(), source=tmp_path, ray=None)
+    watched = Watched(trees=(tmp_path,))
+    return Loop(asked, Plan(only="forward", last="ppo"), watched, Output(file=io.StringIO()), tmp_path)
+
+
+def test_a_save_ends_an_import_that_hangs(importing: Loop, tmp_path: Path) -> None:
+    saved = Saved(paths=frozenset({tmp_path / "a.py"}), when=time.monotonic())
+    importing.events.put(saved)
+    assert importing._renew([]) == (True, saved)
+    first, second = Hanging.made
+    assert first.closed.is_set()
+    assert importing._generation is None
+    # The next one is of the new base, whatever the old one says at its end.
+    assert importing._renew([]) == (True, None)
+    assert importing._generation == Generation(pid=2)
+    assert not second.closed.is_set()
+
+
+def test_an_import_that_hangs_is_a_verdict_at_the_deadline(importing: Loop) -> None:
+    assert importing._renew([]) == (True, None)
+    generation = importing._generation
+    assert generation is not None
+    failure, code = failure_of(generation)
+    assert code == 20
+    assert "importing verl did not come to an end within 1 s" in failure.cause
+    assert Hanging.made[0].closed.is_set()
+
+
+def test_a_save_does_not_end_an_import_that_ends_by_itself(importing: Loop, tmp_path: Path) -> None:
+    threading.Timer(0.05, Hanging.made[0].closed.set).start()
+    saved = Saved(paths=frozenset({tmp_path / "a.py"}), when=time.monotonic())
+    importing.events.put(saved)
+    assert importing._renew([]) == (True, saved)
+    assert importing._generation == Generation(pid=1)
+    assert len(Hanging.made) == 1
