@@ -193,7 +193,7 @@ def rollout_seed(config: Any) -> int:
     own = getattr(config, "seed", None)
     if own is not None:
         return int(own)
-    return int((config.engine_kwargs.get("hf") or {}).get("seed", 0))
+    return int((config.engine_kwargs.get("hf") or {}).get("seed") or 0)  # null: as the user has it
 
 
 def critic_engine(critic: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,23 +49,34 @@ def module(path: str) -> ModuleType:
     return found
 
 
-def longer(test: Any, examples: int) -> Any:
-    """The same property with more examples."""
-    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
-    return settings(max_examples=examples, deadline=None, suppress_health_check=checks)(test)
+@pytest.fixture
+def longer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, int], Any]:
+    """The same property of tier A with more examples: a test takes its settings once, when it is defined."""
+
+    def make(path: str, name: str, examples: int) -> Any:
+        monkeypatch.setenv("VERLOCK_FUZZ", str(examples))
+        test = getattr(module(path), name)
+        checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+        test._hypothesis_internal_use_settings = settings(
+            test._hypothesis_internal_use_settings, suppress_health_check=checks
+        )
+        assert test._hypothesis_internal_use_settings.max_examples == examples
+        return test
+
+    return make
 
 
-def test_4000_configurations_are_judged_and_shrunk() -> None:
-    longer(module("ladder/test_preflight_fuzz.py").test_any_configuration_is_judged_and_shrunk, 4000)()
+def test_4000_configurations_are_judged_and_shrunk(longer: Any) -> None:
+    longer("ladder/test_preflight_fuzz.py", "test_any_configuration_is_judged_and_shrunk", 4000)()
 
 
-def test_500_command_lines_are_inspected() -> None:
-    longer(module("ladder/test_preflight_fuzz.py").test_any_words_are_inspected, 500)()
+def test_500_command_lines_are_inspected(longer: Any) -> None:
+    longer("ladder/test_preflight_fuzz.py", "test_any_words_are_inspected", 500)()
 
 
-def test_2500_parquet_files_are_checked(tmp_path_factory: pytest.TempPathFactory) -> None:
-    check = module("data/test_data_check.py").test_any_small_parquet_file_gets_findings_and_no_traceback
-    longer(check, 2500)(tmp_path_factory)
+def test_2500_parquet_files_are_checked(longer: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    name = "test_any_small_parquet_file_gets_findings_and_no_traceback"
+    longer("data/test_data_check.py", name, 2500)(tmp_path_factory)
 
 
 KEYS = sorted(Profile.model_fields)

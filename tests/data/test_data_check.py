@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,7 +173,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=int(os.environ.get("VERLOCK_FUZZ", "100")), deadline=None)
 @given(rows=ROWS, uniform=st.booleans())
 def test_any_small_parquet_file_gets_findings_and_no_traceback(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], uniform: bool

@@ -114,7 +114,7 @@ def test_a_module_that_verl_lost_is_no_package_to_install(tmp_path: Path) -> Non
     stack = STACK.format(file="/src/verl/trainer/ppo/ray_trainer.py", what="core_algos", error=error)
     (tmp_path / "run.log").write_text(stack)
     _, out, _ = verlock("run.log", "--json", cwd=tmp_path)
-    assert json.loads(out)["signature"] == "unknown"
+    assert json.loads(out)["signature"] != "package-missing"
 
 
 @pytest.mark.parametrize(("content", "said"), WRONG)

@@ -6,6 +6,7 @@ A few hundred here; tests/acceptance/test_issue_8_fuzz.py runs thousands with th
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from harness.ladder.preflight.shrink import Stand, changes, not_verified
 from harness.ladder.preflight.static import inspect
 from harness.profiles.load import load
 
+# How many cases each property gets; a few where nothing is said.
+EXAMPLES = int(os.environ.get("VERLOCK_FUZZ", "0"))
 BASE = compose.compose_config(())
 KEYS = sorted(compose.keys(BASE))
 VALUES = st.one_of(
@@ -63,7 +66,7 @@ def planted(key_values: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(config)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES or 200, deadline=None)
 @given(key_values=st.lists(st.tuples(st.sampled_from(KEYS), ANYTHING), max_size=6))
 def test_any_configuration_is_judged_and_shrunk(key_values: list[tuple[str, Any]]) -> None:
     config = planted(key_values)
@@ -76,7 +79,7 @@ def test_any_configuration_is_judged_and_shrunk(key_values: list[tuple[str, Any]
     assert not_verified(s, stand)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=EXAMPLES or 15, deadline=None)
 @given(words=st.lists(WORDS, max_size=4))
 def test_any_words_are_inspected(words: list[str]) -> None:
     argv = ["python3", "-m", TRAINER, "actor_rollout_ref.model.path=x/y", *words]

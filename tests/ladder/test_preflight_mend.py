@@ -34,6 +34,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inspected:
         "algorithm.adv_estimator=gdpo",
         "+algorithm.gdpo_reward_keys=[accuracy]",
         f"+{ACTOR}.policy_loss.tau=0.1",
+        f"+{ACTOR}.policy_loss.sigma=0.1",
         f"{ACTOR}.ppo_mini_batch_size=8",
         f"{ACTOR}.ppo_micro_batch_size_per_gpu=3",
         f"{ROLLOUT}.name=vllm",
@@ -53,6 +54,7 @@ def test_each_is_corrected_by_one_value_and_listed(judge: Inspected) -> None:
     assert {(change.key, change.new) for change in changes} == {
         ("trainer.use_v1", False),
         (f"{ACTOR}.policy_loss.tau", None),
+        (f"{ACTOR}.policy_loss.sigma", None),
         ("data.custom_cls.path", None),
         ("trainer.val_before_train", "False"),
     }

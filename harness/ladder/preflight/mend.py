@@ -13,22 +13,34 @@ from harness.ladder.preflight.tree import key_of
 from harness.profiles.hydra import word
 
 V0_ONLY = "estimator-in-v0-only"
+_ROUNDS = 10
 # A class or a file of the user's in the place of verl's own: without it verl's own does it.
 _OWN = frozenset({"data.custom_cls.path", "data.sampler.class_path", "reward.reward_manager.module.path"})
 
 
 def mended(found: Inspected) -> tuple[Inspected, tuple[Change, ...]]:
-    """The command with its faults corrected, composed anew; the findings stay those of the command itself."""
-    s = Settings(found.config or {})
-    given = {key_of(text): text for text in found.asked.words}
-    made = dict(pair for finding in found.findings for pair in _changes(finding, s, given))
-    if not made:
-        return found, ()
-    gone = {change.key for change in made}
-    kept = [text for text in found.asked.words if key_of(text) not in gone]
-    added = [text for text in made.values() if text is not None]
-    again = inspect(replace(found.asked, words=(*kept, *added)))
-    return replace(again, findings=found.findings), tuple(made)
+    """The command with its faults corrected, composed anew; the findings stay those of the command itself.
+
+    Again and again: of several fields that a class does not have, verl names the first.
+    """
+    made: list[Change] = []
+    now = found
+    for _ in range(_ROUNDS):
+        changes = dict(_all_changes(now))
+        if not changes:
+            break
+        made += changes
+        gone = {change.key for change in changes}
+        kept = [text for text in now.asked.words if key_of(text) not in gone]
+        added = [text for text in changes.values() if text is not None]
+        now = inspect(replace(now.asked, words=(*kept, *added)))
+    return replace(now, findings=found.findings), tuple(made)
+
+
+def _all_changes(found: Inspected) -> Iterator[tuple[Change, str | None]]:
+    s, given = Settings(found.config or {}), {key_of(text): text for text in found.asked.words}
+    for finding in found.findings:
+        yield from _changes(finding, s, given)
 
 
 def _changes(finding: Finding, s: Settings, given: Mapping[str, str]) -> Iterator[tuple[Change, str | None]]:
