@@ -91,7 +91,7 @@ def _say(output: Output, rows: int, target: Path, layout: str, left_out: tuple[s
     output.line(f"{rows} rows of layout {layout} written to {target}")
     if left_out:
         names = ", ".join(left_out)
-        output.line(f"left out: {names}; verl computes rewards from its own rollouts and reads no stored one")
+        output.line(f"left out: {names}; verl reads no stored reward, and extra_info is made anew")
 
 
 def _progress(output: Output, word: str) -> Callable[[int], None]:

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from harness.data import sources
 from harness.data.arrow_rows import batch, schema
-from harness.data.layouts import Layout, LayoutName, Refused, detect, rows
+from harness.data.layouts import Layout, LayoutName, Refused, detect, rows, used
 from harness.errors import DataError
 from harness.evidence.files import explain
 
 # What several guides tell people to write and verl reads nowhere: it scores rollouts, not stored answers.
-_NOT_READ = ("reward", "rewards", "score")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +27,7 @@ class Converted:
     rows: int
     layout: LayoutName
     left_out: tuple[str, ...]
-    """Columns that hold rewards: verl computes its own."""
+    """Columns of which nothing is in the converted rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ def _write(
         raise DataError(*refused.problems())
     if layout is None:
         raise DataError("there are no rows", where=str(source), todo="choose another file")
-    left = tuple(name for name in columns if name in _NOT_READ)
+    left = tuple(name for name in columns if name not in used(layout))
     return Converted(source=source, target=target, rows=count, layout=layout.name, left_out=left)
 
 

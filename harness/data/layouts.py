@@ -6,6 +6,7 @@ often with a reward, as several guides tell people to write. ``verl``: rows that
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -154,6 +155,14 @@ def rows(chunk: Chunk, layout: Layout, refused: Refused) -> Rows:
     )
 
 
+def used(layout: Layout) -> frozenset[str]:
+    """The columns that :func:`rows` reads."""
+    truth = "reward_model" if layout.name == "verl" else layout.truth
+    return frozenset(
+        {layout.prompt, layout.truth, truth, *(["data_source"] if not layout.data_source else [])}
+    )
+
+
 def _questions(chunk: Chunk, layout: Layout, refused: Refused) -> list[str]:
     ending = f" {gsm8k.INSTRUCTION}" if layout.name == "gsm8k" else ""
     return [f"{text}{ending}" for text in _texts(chunk, layout.prompt, _same, refused)]
@@ -192,7 +201,7 @@ def _text(value: Any) -> tuple[str | None, str]:
         return (value, "") if _encodes(value) else (None, "holds half of a surrogate pair, which is no text")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None, "is null or empty" if value is None else f"is a {type(value).__name__}, not a text"
-    return str(value), ""
+    return (str(value), "") if math.isfinite(value) else (None, f"is {value}, which is no answer")
 
 
 def _encodes(text: str) -> bool:

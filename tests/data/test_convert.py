@@ -252,3 +252,28 @@ def test_every_text_survives_or_is_refused(
         return
     back = [(row["prompt"][0]["content"], row["reward_model"]["ground_truth"]) for row in read(done)]
     assert back == pairs
+
+
+def test_what_a_row_of_verls_layout_loses_is_named(tmp_path: Path) -> None:
+    row = {
+        "prompt": [{"role": "user", "content": "q"}],
+        "data_source": "mine",
+        "reward_model": {"style": "rule", "ground_truth": "1"},
+        "ability": "math",
+        "extra_info": {"index": 3, "long": "x"},
+    }
+    source = tmp_path / "rows.jsonl"
+    source.write_text(json.dumps(row) + "\n")
+    done = convert(source, tmp_path / "out.parquet", Wanted())
+    assert (done.layout, done.left_out) == ("verl", ("ability", "extra_info"))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_a_number_that_is_none_is_no_answer(tmp_path: Path, value: str) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_text(f'{{"question": "a 1?", "answer": {value}}}\n')
+    with pytest.raises(DataError) as refused:
+        convert(source, tmp_path / "out.parquet", Wanted(data_source="mine"))
+    (problem,) = refused.value.problems
+    assert "which is no answer" in problem.what
+    assert not (tmp_path / "out.parquet").exists()

@@ -165,6 +165,7 @@ FAULTS = [
     (["custom_reward_function.path=reward.py"], "unread-key", "custom_reward_function.path"),
     ([f"+{ACTOR}.no_such_field=1"], "unknown-field", f"{ACTOR}.no_such_field"),
     (["trainer.nnodes=two"], "wrong-type", "trainer.nnodes"),
+    (["actor_rollout_ref.actor=0"], "wrong-type", "actor_rollout_ref.actor"),
     (["trainer.nnodes='[1'"], "wrong-type", "trainer.nnodes"),
     (["data.train_batch_size=[8"], "override-syntax", "data.train_batch_size=[8"),
     (["data.train_files=gone.parquet"], "file-missing", "data.train_files"),

@@ -73,6 +73,8 @@ def not_verified(s: Settings, stand: Stand) -> list[str]:
         parts.append(f"{s.world} GPUs: communication, sharding, memory of each")
     if stand.model is not None:
         parts.append(f"the model {stand.model}: its weights, its template and tokenizer, its memory")
+        limit = s.get("data.max_prompt_length")
+        parts.append(f"the rows' lengths against data.max_prompt_length={limit}: they need its tokenizer")
     if stand.data is not None:
         parts.append(f"the data {stand.data}: word problems of the same layout stood in")
     if stand.reward is not None:

@@ -104,7 +104,7 @@ def _errors(config: Any) -> list[tuple[str, str]]:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
         for key in _SECTIONS:
             section = OmegaConf.select(config, key)
-            if section is not None and "_target_" in section and (key != "critic" or _critic(config)):
+            if OmegaConf.is_dict(section) and "_target_" in section and (key != "critic" or _critic(config)):
                 errors += _tried(key, lambda section=section: omega_conf_to_dataclass(section))
         errors += _tried(
             "",
