@@ -34,7 +34,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inspected:
         "algorithm.adv_estimator=gdpo",
         "+algorithm.gdpo_reward_keys=[accuracy]",
         f"+{ACTOR}.policy_loss.tau=0.1",
-        f"+{ACTOR}.policy_loss.sigma=0.1",
+        f"+{ACTOR}.policy_loss.sigma=[0.1,0.2]",
         f"{ACTOR}.ppo_mini_batch_size=8",
         f"{ACTOR}.ppo_micro_batch_size_per_gpu=3",
         f"{ROLLOUT}.name=vllm",

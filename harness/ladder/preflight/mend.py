@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from harness.data.finding import Finding
+from harness.data.finding import Finding, faults
 from harness.ladder.preflight.settings import Settings
 from harness.ladder.preflight.shrink import Change
 from harness.ladder.preflight.static import Inspected, inspect
@@ -26,27 +26,20 @@ def mended(found: Inspected) -> tuple[Inspected, tuple[Change, ...]]:
     made: list[Change] = []
     now = found
     for _ in range(_ROUNDS):
-        changes = dict(_all_changes(now))
-        if not changes:
+        s, given = Settings(now.config or {}), {key_of(text): text for text in now.asked.words}
+        pairs = [pair for finding in faults(now.findings) for pair in _changes(finding, s, given)]
+        if not pairs:
             break
-        made += changes
-        gone = {change.key for change in changes}
+        made += [change for change, _ in pairs]
+        gone = {change.key for change, _ in pairs}
         kept = [text for text in now.asked.words if key_of(text) not in gone]
-        added = [text for text in changes.values() if text is not None]
+        added = [text for _, text in pairs if text is not None]
         now = inspect(replace(now.asked, words=(*kept, *added)))
     return replace(now, findings=found.findings), tuple(made)
 
 
-def _all_changes(found: Inspected) -> Iterator[tuple[Change, str | None]]:
-    s, given = Settings(found.config or {}), {key_of(text): text for text in found.asked.words}
-    for finding in found.findings:
-        yield from _changes(finding, s, given)
-
-
 def _changes(finding: Finding, s: Settings, given: Mapping[str, str]) -> Iterator[tuple[Change, str | None]]:
     """The change, and the word that makes it; none where the user's word is only left out."""
-    if finding.level != "fault":
-        return
     key, why = finding.key, f"a fault: {finding.what}"
     if finding.id == "unknown-field":
         yield Change(key=key, old=s.get(key), new=None, why=why), None
