@@ -151,7 +151,8 @@ def _watched(context: typer.Context) -> Watched:
     from harness.warm.changes import Watched
 
     given = context.params
-    file = str(given["reward"]).rpartition(":")[0]
+    file, _, function = str(given["reward"]).rpartition(":")
+    ours = given["reward"] in {"rule", "mock"}
     named = [file, *(given[name] for name in ("data", "model") if given[name] != "tiny")]
     files = [path for path in map(_whole, named) if path is not None]
     rungs = {"--rung": given["rung"] or ORDER[0], "--to": given["last"]}
@@ -162,7 +163,7 @@ def _watched(context: typer.Context) -> Watched:
                 what="--rung and --to together", todo="--rung is this rung alone, --to the highest: choose"
             )
         )
-    if given["reward"] not in {"rule", "mock"} and not (file and str(given["reward"]).rpartition(":")[2]):
+    if not ours and not (file and function):
         problems.append(
             Problem(what=f"--reward {given['reward']} is no reward", todo="give mock, rule, or PATH:FUNCTION")
         )
@@ -173,7 +174,7 @@ def _watched(context: typer.Context) -> Watched:
         if not path.exists()
     ]
     source = _whole(given["verl_source"])
-    if source is None and not files and given["reward"] in {"rule", "mock"}:
+    if source is None and not files and ours:
         problems.append(
             Problem(
                 what="there is nothing to watch",

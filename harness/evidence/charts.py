@@ -79,13 +79,17 @@ def _spread(kind: str, source: str, spreads: Sequence[Spread]) -> list[Plot]:
     ]
 
 
+def _of_last_run(happened: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    """The events of this kind of the last trainer run that has any: a climb has several."""
+    seen = [event for event in happened if event.get("kind") == kind]
+    return [event for event in seen if event.get("rung") == seen[-1].get("rung")]
+
+
 def of_memory(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """The processes that grew most, in MiB, of the last trainer run that was watched."""
-    seen = [event for event in happened if event.get("kind") == points.MEMORY_EVENT]
-    rung = seen[-1].get("rung") if seen else None
     series: dict[str, list[tuple[int, float]]] = {}
-    for event in seen:
-        for name, used in event["bytes"].items() if event.get("rung") == rung else ():
+    for event in _of_last_run(happened, points.MEMORY_EVENT):
+        for name, used in event["bytes"].items():
             series.setdefault(name, []).append((int(event["step"]), used / 2**20))
     grown = sorted(series, key=lambda name: series[name][0][1] - series[name][-1][1])
     return [_plot(series[name], name, "") for name in grown[:_PROCESSES]]
@@ -93,10 +97,8 @@ def of_memory(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
 
 def of_gpus(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """What NVML told of each GPU, of the last trainer run that was watched."""
-    seen = [event for event in happened if event.get("kind") == points.GPU_EVENT]
-    seen = [event for event in seen if event.get("rung") == seen[-1].get("rung")]
     series: dict[str, list[tuple[int, float]]] = {}
-    for event in seen:
+    for event in _of_last_run(happened, points.GPU_EVENT):
         for gpu in event["gpus"]:
             for key, (name, unit) in _GPU.items():
                 if gpu[key] is not None:

@@ -247,7 +247,7 @@ class Generator:
         """Put LoRA adapters, all of them, into the weights as they were without; returns their names."""
         current = self.model.state_dict()
         found = lora.merged(tensors, scale, {**current, **self._base})
-        base = {name: self._base.get(name, current[name].clone()) for name in found}
+        base = {name: self._base[name] if name in self._base else current[name].clone() for name in found}
         self.load_weights(found)
         self._base |= base
         return set(found)

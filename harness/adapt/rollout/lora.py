@@ -44,11 +44,9 @@ def merged(
     found = {}
     for module in sorted(modules):
         name = f"{module.removeprefix(_PREFIX)}.weight"
-        parts = tensors.get(module + _A), tensors.get(module + _B)
-        if parts[0] is None or parts[1] is None or name not in base:
+        down, up, weight = tensors.get(module + _A), tensors.get(module + _B), base.get(name)
+        if down is None or up is None or weight is None:
             message = f"no plain LoRA adapter of the rollout's model: {module}"
             raise KeyError(message)
-        weight = base[name]
-        down, up = (part.to(weight.device, weight.dtype) for part in parts if part is not None)
-        found[name] = weight + scale * (up @ down)
+        found[name] = weight + scale * (up.to(weight) @ down.to(weight))
     return found

@@ -117,18 +117,22 @@ class RolloutServer:
             self._adapters |= tensors
         if not last:
             return None
-        if scale is not None:
-            self._covered |= self._backend.load_adapters(self._adapters, scale)
+        if scale is None:
+            self._check_complete()
+        else:
+            self._covered = self._backend.load_adapters(self._adapters, scale)
             self._adapters = {}
-        missing = sorted(self._backend.parameter_names() - self._covered) if scale is None else []
-        if missing:
-            message = f"the weight update left out {len(missing)} parameters, the first is {missing[0]}"
-            raise RuntimeError(message)
         digest, size, count = self._received.hexdigest(), self._received.bytes, len(self._covered)
         self._covered, self._received = set(), Digest()
         kind = "weights" if final else "base_weights"
         events.emit(kind, replica=self._replica_rank, digest=digest, bytes=size, tensors=count)
         return digest
+
+    def _check_complete(self) -> None:
+        missing = sorted(self._backend.parameter_names() - self._covered)
+        if missing:
+            message = f"the weight update left out {len(missing)} parameters, the first is {missing[0]}"
+            raise RuntimeError(message)
 
     async def set_global_steps(self, global_steps: int) -> None:
         """The step whose weights are loaded now; part of each request's seed."""
