@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,7 @@ def preflight(
     from harness.ladder.options import ClimbOptions
     from harness.ladder.preflight.mend import mended
     from harness.ladder.preflight.prepare import prepare, problems
+    from harness.ladder.preflight.stand_ins import left_open
     from harness.ladder.preflight.static import inspect, standing_in
 
     output = Output(as_json=as_json)
@@ -73,7 +75,10 @@ def preflight(
     if static or (wrong and not despite) or found.config is None:
         if wrong and not as_json:
             raise PreflightError(f"faults: {len(wrong)}", todo="correct them; nothing was started")
-        output.result(document | {"run": None})
+        left = left_open(found, stand_in=stand_in)
+        output.result(
+            document | {"not_verified": left, "run": None}, lambda: _tell_verdict(output, found, left)
+        )
         raise typer.Exit(PreflightError.exit_code if problems(found) else 0)
     if first not in {"ppo-mock", "ppo"}:
         raise OverrideError(f"--from {first} is unknown", todo="one of: ppo-mock, ppo")
@@ -139,10 +144,22 @@ def _tell(output: Output, found: Inspected, kept: tuple[str, ...]) -> None:
     tell_findings(output, found.findings)
 
 
+def _tell_verdict(output: Output, found: Inspected, left: list[str]) -> None:
+    """What ``--static`` came to, and what it cannot know."""
+    _tell_open(output, left)
+    warnings = sum(finding.level == "warning" for finding in found.findings)
+    rest = "nothing was started: without --static it is run small, up to the ppo rung"
+    output.line(f"no faults; warnings: {warnings}; {rest}", style="bold green")
+
+
 def _tell_changes(output: Output, ready: Prepared) -> None:
     for change in ready.changes:
         output.line(f"  changed  {change.key}: {change.old!r} to {change.new!r} ({change.why})")
-    for text in ready.not_verified:
+    _tell_open(output, ready.not_verified)
+
+
+def _tell_open(output: Output, texts: Iterable[str]) -> None:
+    for text in texts:
         output.line(f"  not verified: {text}", style="yellow")
 
 

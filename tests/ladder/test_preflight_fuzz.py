@@ -22,7 +22,8 @@ from harness.ladder.preflight.command_line import TRAINER, parse
 from harness.ladder.preflight.facts import Facts, Names
 from harness.ladder.preflight.rules import evaluate
 from harness.ladder.preflight.settings import Settings
-from harness.ladder.preflight.shrink import Stand, changes, not_verified
+from harness.ladder.preflight.shrink import changes
+from harness.ladder.preflight.stand_ins import Stand, not_verified
 from harness.ladder.preflight.static import inspect
 from harness.profiles.load import load
 

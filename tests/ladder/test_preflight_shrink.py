@@ -22,7 +22,8 @@ from harness.ladder.overrides import words as all_words
 from harness.ladder.preflight.command_line import TRAINER, parse
 from harness.ladder.preflight.prepare import prepare
 from harness.ladder.preflight.settings import Settings
-from harness.ladder.preflight.shrink import Stand, changes, not_verified
+from harness.ladder.preflight.shrink import changes
+from harness.ladder.preflight.stand_ins import Stand, not_verified
 from harness.ladder.preflight.static import inspect
 from harness.profiles.load import load
 
@@ -41,6 +42,11 @@ def base() -> dict[str, Any]:
 
 def made(base: dict[str, Any], stand: Stand = STAND, **values: Any) -> dict[str, Any]:
     """The new value of each changed key."""
+    settings = with_values(base, **values)
+    return {change.key: change.new for change in changes(settings, stand, PROFILE, steps=2)}
+
+
+def with_values(base: dict[str, Any], **values: Any) -> Settings:
     import copy
 
     config = copy.deepcopy(base)
@@ -50,7 +56,7 @@ def made(base: dict[str, Any], stand: Stand = STAND, **values: Any) -> dict[str,
         for part in path:
             node = node[part]
         node[last] = value
-    return {change.key: change.new for change in changes(Settings(config), stand, PROFILE, steps=2)}
+    return Settings(config)
 
 
 # Values of the user's, and what becomes of some keys; none: the key is not changed.
@@ -101,6 +107,33 @@ def test_what_is_changed_and_what_is_not(base: dict[str, Any], values: Any, expe
             assert key not in found
         else:
             assert found[key] == new
+
+
+def test_a_larger_micro_batch_says_why_it_is_larger(base: dict[str, Any]) -> None:
+    key = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
+    reasons = {}
+    for value in (3, 64):
+        settings = with_values(base, **{key: value, f"{ROLLOUT}.n": 4})
+        (change,) = [one for one in changes(settings, STAND, PROFILE, steps=2) if one.key == key]
+        reasons[value] = change.why
+    assert reasons == {3: "3 does not divide the 8 that there are", 64: "no more than there are"}
+
+
+def test_what_stays_the_users_own_is_no_change(tmp_path: Path) -> None:
+    gsm8k.write(tmp_path / "t.parquet", gsm8k.make(20, seed=2))
+    (tmp_path / "r.py").write_text("def score(data_source, solution_str, ground_truth, extra_info): return 1.0\n")
+    given = [
+        "data.train_files=t.parquet",
+        "data.val_files=t.parquet",
+        f"{ROLLOUT}.name=vllm",
+        "reward.custom_reward_function.path=r.py",
+        "reward.custom_reward_function.name=score",
+    ]
+    asked = parse(["python", "-m", TRAINER, *given], environ={}, folder=tmp_path)
+    ready = prepare(inspect(asked), ClimbOptions(steps=2, runs=tmp_path / "runs"), stand_in=False)
+    assert not [change for change in ready.changes if "custom_reward_function" in change.key]
+    assert ready.options.reward == f"{tmp_path}/r.py:score"
+    assert not [word for word in ready.options.overrides if "custom_reward_function" in word]
 
 
 def test_each_change_has_a_reason(base: dict[str, Any]) -> None:

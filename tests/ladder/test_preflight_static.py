@@ -258,6 +258,20 @@ def test_all_faults_are_told_at_once_and_each_unknown_key_with_the_nearest(judge
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        (f"{ACTOR}.loss_agg_mod", f"did you mean {ACTOR}.loss_agg_mode?"),
+        ("actor_rolout_ref.rollout.temperature", f"did you mean {ROLLOUT}.temperature?"),
+        # A slip of one letter in a long section is alike as a whole; the name itself must be, too.
+        (f"{ACTOR}.zebra", "see verl/trainer/config"),
+        (f"{ROLLOUT}.colour_of_noise", "see verl/trainer/config"),
+    ],
+)
+def test_only_a_key_that_may_be_meant_is_proposed(judge: Judge, key: str, meant: str) -> None:
+    assert [f.todo for f in judge(f"{key}=1").findings] == [meant]
+
+
 def test_a_key_of_an_older_release_says_which_and_what_it_is_now(judge: Judge) -> None:
     found = judge("critic.model.fsdp_config.param_offload=True")
     (finding,) = found.findings
@@ -296,16 +310,28 @@ def test_a_configuration_built_on_verls_own(judge: Judge, place: Path) -> None:
     assert {(f.id, f.key) for f in found.findings} == {("unread-key", "trainer.foo")}
 
 
-def test_the_command_ends_with_37_in_one_document_and_without_ray(place: Path) -> None:
-    words = ["preflight", "--static", "--json", "--", "python3", "-m", TRAINER, *GOOD, "trainer.nnode=1"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "harness", *words],
+def preflight(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "preflight", "--static", *words],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_command_without_faults_gets_a_verdict_and_what_it_leaves_open(place: Path) -> None:
+    done = preflight(place, "--", "python3", "-m", TRAINER, *GOOD)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "not verified: the rollout engine vllm" in said
+    assert "not verified: the model Qwen/Qwen3-8B" in said
+    assert "no faults; warnings: 0; nothing was started" in said
+
+
+def test_the_command_ends_with_37_in_one_document_and_without_ray(place: Path) -> None:
+    done = preflight(place, "--json", "--", "python3", "-m", TRAINER, *GOOD, "trainer.nnode=1")
     assert done.returncode == 37, done.stderr[-2000:]
     document: dict[str, Any] = json.loads(done.stdout)
     assert [f["id"] for f in document["findings"]] == ["unknown-key"]

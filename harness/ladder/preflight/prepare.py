@@ -14,8 +14,9 @@ from harness.errors import Problem
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import TINY, ClimbOptions
 from harness.ladder.overrides import for_rung
+from harness.ladder.preflight import stand_ins
 from harness.ladder.preflight.settings import Settings
-from harness.ladder.preflight.shrink import PROMPTS, Change, Stand, changes, not_verified, words
+from harness.ladder.preflight.shrink import PROMPTS, Change, changes, words
 from harness.ladder.preflight.static import Inspected
 from harness.profiles.hydra import word
 from harness.profiles.load import load
@@ -48,10 +49,9 @@ def prepare(
     model = str(asked.folder / Path(facts.model.given).expanduser()) if here and facts.model else TINY
     rows = PROMPTS * max(options.steps, 2)
     home = (options.runs / "preflight").absolute()
-    files = [asked.folder / Path(f.given).expanduser() for f in facts.train if f.checked and f.checked.rows]
-    stood = not files and stand_in
+    files = stand_ins.files(inspected)
     kept = first_rows.keep(
-        [first_rows.stand_in(home, rows=rows)] if stood else files,
+        [first_rows.stand_in(home, rows=rows)] if stand_in and not files else files,
         home,
         rows=rows,
         tokenizer=tokenizer_of(model),
@@ -59,19 +59,12 @@ def prepare(
         prompt_key=s.text("data.prompt_key") or "prompt",
         media=[text for key in ("image_key", "video_key", "audio_key") if (text := s.text(f"data.{key}"))],
     )
-    reward, without = _reward(s, inspected)
-    stand = Stand(
-        model=None if here or facts.model is None else facts.model.given,
-        data=", ".join(file.given for file in facts.train) if stood else None,
-        reward=without,
-        prompt=kept.longest,
-        rows=kept.rows,
-    )
+    stand = stand_ins.of(inspected, stand_in=stand_in, prompt=kept.longest, rows=kept.rows)
     chosen = replace(
         options,
         model=model,
         data=str(kept.path),
-        reward=reward,
+        reward=stand_ins.reward(inspected)[0],
         algorithm="ppo" if s.critic else "grpo",
         use_v1="v1" in verls.trainers(verl) and s.get("trainer.use_v1") is not False,
         any_reward=True,
@@ -79,28 +72,12 @@ def prepare(
     made = changes(s, stand, profile, steps=options.steps)
     rung = verls.written(for_rung(chosen, _shape(), rollout="hf", steps=options.steps), verl)
     given = inspected.words if asked.config_path is None else _flat(config)
-    open_ = [*not_verified(s, stand), *(f"the column {name} of the rows" for name in kept.dropped)]
+    open_ = [*stand_ins.not_verified(s, stand), *(f"the column {name} of the rows" for name in kept.dropped)]
     return Prepared(
         options=replace(chosen, overrides=words(given, config, made, rung, profile)),
-        changes=(*mends, *made),
+        changes=(*mends, *(change for change in made if not change.same)),
         not_verified=tuple(open_),
     )
-
-
-def _reward(s: Settings, inspected: Inspected) -> tuple[str, str | None]:
-    """The climb's ``--reward``, and what a mock stands in for."""
-    found = inspected.facts.reward
-    if found is not None and not found.present:
-        return "mock", found.path
-    if found is not None:
-        path = inspected.asked.folder / Path(found.path).expanduser()
-        return f"{path}:{found.name}", None
-    if s.flag("reward.reward_model.enable"):
-        return "mock", f"the model {s.get('reward.reward_model.model_path')}"
-    sources = inspected.facts.names.sources
-    if any(known is False for known in sources.values()):
-        return "mock", ", ".join(source for source, known in sources.items() if known is False)
-    return "rule", None
 
 
 def _shape() -> Inputs:

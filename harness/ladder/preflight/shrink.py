@@ -1,4 +1,4 @@
-"""A user's configuration made small enough for this machine: each change and why, and what it leaves out.
+"""A user's configuration made small enough for this machine: each change and why.
 
 Pure. Only what must differ differs: the user's algorithm, losses, learning rates, reward and rows stay.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.adapt import verls
 from harness.ladder.preflight.settings import ACTOR, REF, ROLLOUT, Settings
+from harness.ladder.preflight.stand_ins import MERGE, Stand
 from harness.ladder.preflight.tree import key_of
 from harness.profiles.hydra import word
 from harness.profiles.model import Profile
@@ -18,34 +19,26 @@ from harness.profiles.model import Profile
 PROMPTS = 4
 RESPONSES = 8
 RESPONSE_TOKENS = 16
-_MERGE = "actor_rollout_ref.model.lora.merge"
 _DEFAULT_LOOPS = frozenset({None, "single_turn_agent"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One key that differs from the user's. ``layer`` says that a lower layer of overrides sets it."""
+    """One key that differs from the user's.
+
+    ``layer`` says that a lower layer of overrides sets it, ``same`` that it sets the user's own value there.
+    """
 
     key: str
     old: Any
     new: Any
     why: str
     layer: bool = False
+    same: bool = False
 
     def document(self) -> dict[str, Any]:
         """The same for JSON."""
         return {"key": self.key, "old": self.old, "new": self.new, "why": self.why}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stand:
-    """What stands in for what is not here. ``prompt`` is the longest chosen prompt in tokens."""
-
-    model: str | None
-    data: str | None
-    reward: str | None
-    prompt: int
-    rows: int
 
 
 def changes(s: Settings, stand: Stand, profile: Profile, *, steps: int) -> list[Change]:
@@ -66,46 +59,16 @@ def changes(s: Settings, stand: Stand, profile: Profile, *, steps: int) -> list[
     return list(found.values())
 
 
-def not_verified(s: Settings, stand: Stand) -> list[str]:
-    """What the run on this machine says nothing about."""
-    parts = [f"the rollout engine {s.text(f'{ROLLOUT}.name')}: its memory, its kernels, its speed"]
-    if s.world > 1:
-        parts.append(f"{s.world} GPUs: communication, sharding, memory of each")
-    if stand.model is not None:
-        parts.append(f"the model {stand.model}: its weights, its template and tokenizer, its memory")
-        limit = s.get("data.max_prompt_length")
-        parts.append(f"the rows' lengths against data.max_prompt_length={limit}: they need its tokenizer")
-    if stand.data is not None:
-        parts.append(f"the data {stand.data}: word problems of the same layout stood in")
-    if stand.reward is not None:
-        parts.append(f"the reward of {stand.reward}: a mock stood in")
-    strategy = s.text(f"{ACTOR}.strategy")
-    if strategy not in {"fsdp", "fsdp2"}:
-        parts.append(f"the training engine {strategy}")
-    if s.flag(_MERGE):
-        parts.append("adapters merged into the weights for the rollout: here they are sent as they are")
-    if s.flag("distillation.enabled"):
-        parts.append("distillation: the teachers and their loss")
-    if s.flag("algorithm.filter_groups.enable"):
-        parts.append(
-            "the filter of groups: an untrained model's groups are all alike, and none would be left"
-        )
-    mode = s.text("trainer.v1.trainer_mode")
-    if s.get("trainer.use_v1") is True and mode not in {None, "sync"}:
-        parts.append(f"the trainer mode {mode}")
-    return parts
-
-
 def _inputs(s: Settings, stand: Stand) -> Iterator[Change]:
-    what = "not on this machine: a tiny one stands in" if stand.model else "as an absolute path"
-    yield _layer(s, "actor_rollout_ref.model.path", "the tiny model" if stand.model else "the same", what)
-    yield _layer(s, "critic.model.path", "the tiny model" if stand.model else "the same", what)
+    what = "not on this machine: a tiny one stands in"
+    for key in ("actor_rollout_ref.model.path", "critic.model.path"):
+        yield _layer(s, key, "the tiny model", what) if stand.model else _same(s, key)
     rows = "stand-in rows" if stand.data else f"the first {stand.rows} rows"
     for key in ("data.train_files", "data.val_files"):
         yield _layer(s, key, rows, "enough for the steps, and no more to read")
     for key in ("reward.custom_reward_function.path", "reward.custom_reward_function.name"):
         if s.get(key) is not None or stand.reward:
-            yield _layer(s, key, "mock" if stand.reward else "the same", "given to the rung")
+            yield _layer(s, key, "mock", f"in place of {stand.reward}") if stand.reward else _same(s, key)
     if s.flag("reward.reward_model.enable"):
         yield _set(
             s, "reward.reward_model.enable", False, "a reward model needs a GPU and an inference engine"
@@ -144,7 +107,6 @@ def _sizes(s: Settings, stand: Stand) -> Iterator[Change]:
 
 
 def _micro(s: Settings, responses: int, small: int) -> Iterator[Change]:
-    why = "no more than there are"
     keys = [
         (f"{ACTOR}.ppo_micro_batch_size_per_gpu", small),
         (f"{REF}.log_prob_micro_batch_size_per_gpu", responses),
@@ -153,8 +115,10 @@ def _micro(s: Settings, responses: int, small: int) -> Iterator[Change]:
     keys += [("critic.ppo_micro_batch_size_per_gpu", small)] if s.critic else []
     for key, most in keys:
         value = s.some(key)
-        if value is not None and (value > most or most % value):
-            yield _set(s, key, most, why)
+        if value is not None and value > most:
+            yield _set(s, key, most, "no more than there are")
+        elif value is not None and most % value:
+            yield _set(s, key, most, f"{value} does not divide the {most} that there are")
 
 
 def _budgets(s: Settings, tokens: int) -> Iterator[Change]:
@@ -201,9 +165,9 @@ def _engines(s: Settings) -> Iterator[Change]:
             yield _set(s, f"{model}.use_fused_kernels", False, "they are written in Triton")
         if s.get(f"{model}.enable_activation_offload"):
             yield _set(s, f"{model}.enable_activation_offload", False, "it pins memory for an accelerator")
-    if s.flag(_MERGE):
+    if s.flag(MERGE):
         # verl 0.9.1, transformer_impl.py, _merged_lora_per_tensor_param: whatever the model's dtype is.
-        yield _set(s, _MERGE, False, "verl rounds merged weights to bf16, and nothing could be compared")
+        yield _set(s, MERGE, False, "verl rounds merged weights to bf16, and nothing could be compared")
     if s.get(f"{ACTOR}.use_fused_kernels"):
         yield _set(s, f"{ACTOR}.use_fused_kernels", False, "they are written in Triton")
     if s.get("ray_kwargs.ray_init.runtime_env.py_executable") is not None:
@@ -267,6 +231,10 @@ def _set(s: Settings, key: str, new: Any, why: str) -> Change:
 
 def _layer(s: Settings, key: str, new: Any, why: str) -> Change:
     return Change(key=key, old=s.get(key), new=new, why=why, layer=True)
+
+
+def _same(s: Settings, key: str) -> Change:
+    return Change(key=key, old=s.get(key), new="the same", why="given to the rung", layer=True, same=True)
 
 
 def words(

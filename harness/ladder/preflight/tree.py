@@ -226,17 +226,26 @@ def _whole(error: Exception, name: str) -> Finding:
 
 
 def nearest(key: str, base: Any) -> str | None:
-    """The real key that is meant: renamed ones first, then the same last part, then the most alike."""
+    """The real key that is meant: renamed ones first, then a slip in it, then the same name elsewhere.
+
+    The last part itself must be alike: two keys of one long section are so by their section alone.
+    """
     meant = _MEANT.get(key) or verls.renamed(key, verls.here())
     if meant is not None:
         return meant
+    last = _last(key)
     names = compose.keys(base)
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.8)
+    alike = set(difflib.get_close_matches(last, {_last(name) for name in names}, n=20, cutoff=0.75))
+    slips = [name for name in names if _last(name) in alike]
+    near = difflib.get_close_matches(key, slips, n=1, cutoff=0.8)
     if near:
         return near[0]
-    last = key.rsplit(".", 1)[-1]
-    same = [name for name in names if name.rsplit(".", 1)[-1] == last]
-    return next(iter(difflib.get_close_matches(key, same or names, n=1, cutoff=0.4)), None)
+    same = [name for name in names if _last(name) == last]
+    return next(iter(difflib.get_close_matches(key, same, n=1, cutoff=0.4)), None)
+
+
+def _last(key: str) -> str:
+    return key.rsplit(".", 1)[-1]
 
 
 _ABSENT = object()
