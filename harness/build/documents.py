@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from harness.diagnose.bisect import Bisected
 from harness.diagnose.diagnosis import Diagnosis
-from harness.evidence.documents import Bundled, Climbed, ErrorDocument
+from harness.diagnose.documents import Diffed, Localised
+from harness.evidence.documents import Bundled, Climbed, ErrorDocument, Preflighted, PrintedConfig
 from harness.evidence.model import Run
 from harness.evidence.next_step import Next
 from harness.evidence.parcel import Contents
@@ -33,8 +34,12 @@ DOCUMENTS: Mapping[str, type[BaseModel]] = {
     "bundle-contents": Contents,
     "climb": Climbed,
     "diagnose": Diagnosed,
+    "diff": Diffed,
     "error": ErrorDocument,
+    "localise": Localised,
     "next": Next,
+    "preflight": Preflighted,
+    "print-config": PrintedConfig,
     "replay": Replayed,
     "run": Run,
     "watch": Verdict,

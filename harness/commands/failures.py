@@ -92,18 +92,11 @@ def diff(
 ) -> None:
     """Say what differs between two runs: settings, lock, patches, configuration, outcome, metrics."""
     from harness.diagnose.diff import compare, read
+    from harness.diagnose.documents import Diffed
 
     output = Output(as_json=as_json)
     ours, theirs = read(a), read(b)
-    found = compare(ours, theirs)
-    document = {
-        "steps": [len(ours.steps), len(theirs.steps)],
-        "causes": [vars(change) for change in found.causes],
-        "config": [vars(change) for change in found.config],
-        "outcome": [vars(change) for change in found.outcome],
-        "metrics": vars(found.metrics) if found.metrics else None,
-        "warning": found.warning,
-    }
+    document = Diffed.of(ours, theirs, compare(ours, theirs)).model_dump(mode="json")
     output.result(document, lambda: _show(output, document))
 
 
@@ -138,6 +131,7 @@ def localise(
     as_json: Json = False,
 ) -> None:
     """Name the boundary with which a failure comes and goes, with two runs that differ in it alone."""
+    from harness.diagnose.documents import Localised
     from harness.diagnose.localise import Localiser, climb
 
     output = Output(as_json=as_json)
@@ -145,15 +139,7 @@ def localise(
     if not (len(words) == 1 and folder.is_dir()):
         output.line(f"climbing once: verlock climb {' '.join(words)}")
         folder = climb(words, runs)
-    told = Output(as_json=True) if as_json else output
-    found = Localiser(failing=folder.resolve(), runs=runs, tell=told.line).locate()
-    document = {
-        "boundary": found.boundary,
-        "of": list(found.of),
-        "failing": str(found.failing),
-        "passing": str(found.passing) if found.passing else None,
-        "runs": [str(path) for path in found.made],
-    }
+    found = Localiser(failing=folder.resolve(), runs=runs, tell=output.line).locate()
 
     def human() -> None:
         if found.boundary is None:
@@ -167,4 +153,4 @@ def localise(
         output.line(f"fails    {found.failing}")
         output.line(f"made     {len(found.made)} runs for {len(found.of)} boundaries")
 
-    output.result(document, human)
+    output.result(Localised.by(found).model_dump(mode="json"), human)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from pydantic import BaseModel, ConfigDict
 
 from harness.errors import FailureClass, Scope
@@ -57,3 +59,56 @@ class Bundled(Contents):
 
     bundle: str
     total: dict[str, int]
+
+
+class Setting(_Document):
+    """One leaf of the configuration that verl gets."""
+
+    key: str
+    value: Any
+    default: Any
+    """What verl has without any override."""
+    origin: Literal["verl default", "profile", "rung", "release", "user", "follows"]
+    """``follows``: it refers to a key that was set. ``release``: an older verl needs it."""
+
+
+class PrintedConfig(_Document):
+    """``verlock climb --print-config --json``."""
+
+    config: list[Setting]
+
+
+class Found(_Document):
+    """One thing that a check found. ``id`` names the kind and never changes."""
+
+    id: str
+    key: str
+    """A Hydra key, or file, row and column."""
+    what: str
+    why: str | None
+    todo: str | None
+    level: Literal["fault", "warning", "note"]
+
+
+class ChangedKey(_Document):
+    """One key of the user's that is another in the small run."""
+
+    key: str
+    old: Any
+    new: Any
+    why: str
+
+
+class Preflighted(_Document):
+    """``verlock preflight --json``."""
+
+    module: str
+    words: list[str]
+    """The overrides, as the command or the script gave them."""
+    kept_from_happening: list[str]
+    """What the script would have called before it."""
+    findings: list[Found]
+    changes: list[ChangedKey] = []
+    not_verified: list[str]
+    run: dict[str, Any] | None
+    """The record of the small run, with its ``folder``; None: nothing was started."""

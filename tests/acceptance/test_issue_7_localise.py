@@ -14,7 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jsonschema import Draft202012Validator
 
+from harness.build import documents
 from harness.data import tiny_model, tiny_task
 from harness.evidence.model import Run, load
 
@@ -66,7 +68,7 @@ BELOW_RAY = {
         first="forward",
         last="reward",
         boundary="reward",
-        words=["--reward", f"{FAULTS}/bad_rewards.py:raises"],
+        words=["--reward", f"{FAULTS}/bad_rewards.py:raises", *HARMLESS],
     ),
     "attention": Planted(first="forward", last="reward", boundary="attention", words=[FLASH, *HARMLESS]),
     "dtype": Planted(first="forward", last="rollout", boundary="dtype", words=[*HARMLESS, HALF]),
@@ -129,6 +131,7 @@ def test_the_boundary_is_named(tmp_path: Path, record_property: Record, name: st
     done = verlock(planted, "localise", "--json", "--runs", runs, runs / run.id)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
+    Draft202012Validator(json.loads(documents.path("localise").read_text())).validate(found)
     record_property("boundaries", found["of"])
     record_property("runs", len(found["runs"]))
     assert found["boundary"] == planted.boundary, (found, done.stderr)

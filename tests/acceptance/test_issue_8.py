@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.data import gsm8k
+from harness.evidence.documents import Preflighted
 
 pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,7 @@ def test_a_users_command_passes_the_ppo_rung_with_their_rows_and_reward(
     command = ["python3", "-m", "verl.trainer.main_ppo", *given]
     code, document = verlock(tmp_path, "preflight", "--json", "--runs", tmp_path / "runs", "--", *command)
     assert code == 0, document
+    Preflighted.model_validate(document)
     assert document["findings"] == []
     line = document["run"]["rungs"][-1]["verified"]
     assert "gradients flow" in line, "the reward differs between responses"

@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+from harness.evidence.documents import PrintedConfig
 from harness.ladder.origins import evaluate
 
 DEFAULT = {"a.x": 1, "a.y": 2, "b": 1, "c": 1, "d": 1, "e.f.g": 1}
@@ -32,7 +33,9 @@ def test_a_climbs_values_are_told_apart() -> None:
     from harness.ladder.origins import of_climb
 
     options = ClimbOptions(overrides=("trainer.nnodes=1", "+trainer.mine=3"), seed=7)
-    found = {value.key: value for value in of_climb(options)}
+    values = of_climb(options)
+    PrintedConfig.model_validate({"config": [vars(value) for value in values]})
+    found = {value.key: value for value in values}
     assert (found["trainer.nnodes"].origin, found["trainer.mine"].value) == ("user", 3)
     assert (found["data.seed"].origin, found["data.seed"].value) == ("rung", 7)
     assert (found["trainer.device"].origin, found["trainer.device"].default) == ("profile", "cuda")

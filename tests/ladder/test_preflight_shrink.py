@@ -121,7 +121,8 @@ def test_a_larger_micro_batch_says_why_it_is_larger(base: dict[str, Any]) -> Non
 
 def test_what_stays_the_users_own_is_no_change(tmp_path: Path) -> None:
     gsm8k.write(tmp_path / "t.parquet", gsm8k.make(20, seed=2))
-    (tmp_path / "r.py").write_text("def score(data_source, solution_str, ground_truth, extra_info): return 1.0\n")
+    text = "def score(data_source, solution_str, ground_truth, extra_info): return 1.0\n"
+    (tmp_path / "r.py").write_text(text)
     given = [
         "data.train_files=t.parquet",
         "data.val_files=t.parquet",

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from harness.data import gsm8k, tiny_tokenizer
 from harness.data.finding import Finding
+from harness.evidence.documents import Preflighted
 from harness.ladder.preflight.command_line import TRAINER, parse
 from harness.ladder.preflight.static import Inspected, inspect, standing_in
 
@@ -334,6 +335,7 @@ def test_the_command_ends_with_37_in_one_document_and_without_ray(place: Path) -
     done = preflight(place, "--json", "--", "python3", "-m", TRAINER, *GOOD, "trainer.nnode=1")
     assert done.returncode == 37, done.stderr[-2000:]
     document: dict[str, Any] = json.loads(done.stdout)
+    Preflighted.model_validate(document)  # what docs/schemas/preflight.schema.json is made from
     assert [f["id"] for f in document["findings"]] == ["unknown-key"]
     assert "Traceback" not in done.stderr
     assert "Started a local Ray instance" not in done.stdout + done.stderr
