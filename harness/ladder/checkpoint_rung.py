@@ -11,7 +11,8 @@ from harness.evidence import metrics
 from harness.ladder import checkpoint, resumed
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import for_rung
-from harness.ladder.trainer import Trained, train
+from harness.ladder.trained import Trained
+from harness.ladder.trainer import train
 
 # verl's CheckpointConfig for actor (which the reference shares) and critic.
 _CONTENTS = ("actor_rollout_ref.actor.checkpoint.save_contents", "critic.checkpoint.save_contents")

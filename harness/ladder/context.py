@@ -25,7 +25,7 @@ from harness.profiles.model import Profile
 from harness.warm.fork import Fork
 
 if TYPE_CHECKING:
-    from harness.ladder.trainer import Trained
+    from harness.ladder.trained import Trained
 
 
 @dataclass(kw_only=True)

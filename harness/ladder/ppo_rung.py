@@ -10,7 +10,8 @@ from harness.ladder.checks import PROBS_DIFF, Expectation, idle_steps, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import for_rung
 from harness.ladder.tolerance import probs_tolerance
-from harness.ladder.trainer import Trained, computes_old_log_probs, roles, train
+from harness.ladder.trained import Trained
+from harness.ladder.trainer import computes_old_log_probs, roles, train
 
 
 def climb(context: Context) -> Verified:

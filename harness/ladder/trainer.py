@@ -7,8 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
 from harness.evidence.health.rules import Terms
-from harness.evidence.metrics import Step
 from harness.evidence.processes import kill
 from harness.evidence.sections import ORIGINS
 from harness.fingerprint import guard
@@ -28,6 +25,7 @@ from harness.ladder.context import Context
 from harness.ladder.contract import prove_counted
 from harness.ladder.options import TINY
 from harness.ladder.precision import uncounted
+from harness.ladder.trained import Trained
 from harness.warm.standin import NORMALLY
 
 # Starting takes most of a short run's time: signs in verl's and Ray's output that it goes on.
@@ -36,43 +34,6 @@ _MILESTONES = {
     "dataset len": "rows are read",
     "After FSDP": "models are being built",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One trainer run that ended with exit code 0."""
-
-    steps: list[Step]
-    events: list[dict[str, Any]]
-    seconds: float
-    command: list[str]
-    titles: Mapping[int, str]
-    config: Any
-    """verl's whole configuration, as OmegaConf."""
-
-    def digests(self) -> list[str]:
-        """The digests of the weights that the first rollout server took, in order."""
-        return [e["digest"] for e in self.events if e["kind"] == "weights" and e.get("replica") == 0]
-
-    def timeline(self) -> dict[str, float]:
-        """Where the time goes: seconds from the start until each process had verl, and each weight update."""
-        started = next(e for e in self.events if e["kind"] == "trainer_started")
-        marks: dict[str, float] = {}
-        updates = 0
-        for event in self.events:
-            if event["kind"] == "activated":
-                # A Ray worker is still IDLE when it imports verl; the sampler saw what it became.
-                title = self.titles.get(event["pid"], event["role"])
-                marks[f"{title} {event['pid']}"] = round(_seconds(started, event), 2)
-            elif event["kind"] == "weights":
-                marks[f"weights {updates}"] = round(_seconds(started, event), 2)
-                updates += 1
-        return marks
-
-
-def _seconds(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> float:
-    times = (datetime.fromisoformat(event["time"]) for event in (later, earlier))
-    return (next(times) - next(times)).total_seconds()
 
 
 def roles(config: Any) -> list[str]:

@@ -16,7 +16,8 @@ from harness.ladder.checks import Expectation, problems
 from harness.ladder.context import Context, Verified
 from harness.ladder.overrides import ACTOR, ROLLOUT, for_rung
 from harness.ladder.tolerance import probs_tolerance
-from harness.ladder.trainer import Trained, computes_old_log_probs, roles, train
+from harness.ladder.trained import Trained
+from harness.ladder.trainer import computes_old_log_probs, roles, train
 
 RANKS = 2
 STEPS = 2
