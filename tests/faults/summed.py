@@ -7,7 +7,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-original = dist.reduce_scatter_tensor
+# What FSDP2 calls: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py of 2.13, and of older ones.
+NAME = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+original = getattr(dist, NAME)
 
 
 @functools.wraps(original)
@@ -15,5 +17,5 @@ def summed(output: Any, input: Any, op: Any = dist.ReduceOp.SUM, *rest: Any, **n
     return original(output, input, dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op, *rest, **named)
 
 
-dist.reduce_scatter_tensor = summed
-dist.distributed_c10d.reduce_scatter_tensor = summed
+setattr(dist, NAME, summed)
+setattr(dist.distributed_c10d, NAME, summed)
