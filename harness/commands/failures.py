@@ -67,6 +67,8 @@ def _tell(output: Output, told: dict[str, Any]) -> None:
     also = f" (also {told['also']})" if told["also"] else ""
     known = told["signature"] != "unknown"
     output.line(f"class  {told['class']}{also}; {told['scope']}", style="bold")
+    if told["judged_by"]:
+        output.line(f"       the class only, because {told['judged_by']}; no signature knows the cause")
     output.line(f"cause  {told['cause']}")
     raised = told["raised"]
     if known:

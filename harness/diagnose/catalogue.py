@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from harness.diagnose.lines import Line
-from harness.diagnose.signature import CatalogueFile, Signature, compiled, joined
+from harness.diagnose.signature import CatalogueFile, Kind, Signature, compiled, joined
 from harness.errors import DiagnoseError, Problem
 
 OURS = Path(__file__).with_name("signatures.yaml")
@@ -30,6 +30,11 @@ class Catalogue:
         """In the order in which they are tried."""
         return tuple(signature for file in self.files for signature in file.signatures)
 
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What tells the class of an error that no signature knows, in the order in which they are tried."""
+        return tuple(kind for file in self.files for kind in file.kinds)
+
     def wraps(self, message: str) -> bool:
         """Whether an error's message is known to hide another error."""
         text = joined(message)
@@ -40,11 +45,10 @@ class Catalogue:
             for pattern in wrapper.patterns
         )
 
-    def killed_after(self, lines: Sequence[Line], order: Mapping[tuple[str, int], int], last: Line) -> bool:
-        """Whether a line that ends a run follows ``last``: the traceback before was survived."""
+    def fatal(self, lines: Sequence[Line]) -> Line | None:
+        """The first line that says that a process was ended, whatever traceback came before."""
         patterns = [compiled(pattern) for file in self.files for pattern in file.fatal]
-        rest = lines[order[last.path, last.number] + 1 :]
-        return any(pattern.search(line.text) for line in rest for pattern in patterns)
+        return next((line for line in lines if any(p.search(line.text) for p in patterns)), None)
 
 
 def load(project: Path | None = None) -> Catalogue:

@@ -10,6 +10,7 @@ from harness.diagnose.catalogue import Catalogue
 from harness.diagnose.diagnosis import Diagnosis
 from harness.diagnose.extract import extract
 from harness.diagnose.host import Host
+from harness.diagnose.judge import judge
 from harness.diagnose.lines import Line, read
 from harness.diagnose.match import Evidence, match
 from harness.errors import DiagnoseError, Problem, VerlockError
@@ -31,7 +32,8 @@ def diagnose_lines(lines: Sequence[Line], known: Catalogue, evidence: Evidence) 
     """The pure part. What the log itself says of its host counts where nothing else is known."""
     told = Evidence(host=evidence.host.over(host.of_log(lines)), verl=evidence.verl)
     found = extract(lines, known)
-    return Diagnosis.of(found, match(found, known, told))
+    best = match(found, known, told)
+    return Diagnosis.of(found, best, judge(found, known, told.host) if best is None else None)
 
 
 def diagnose(

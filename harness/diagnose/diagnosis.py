@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from harness.diagnose.extract import Extract
 from harness.diagnose.match import Match, Sure
-from harness.diagnose.signature import UNKNOWN
+from harness.diagnose.signature import UNKNOWN, Kind
 from harness.errors import FailureClass, Scope
 
 # A message may carry a whole configuration; the log has the rest.
@@ -27,7 +27,10 @@ class Raised(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """The document of ``verlock diagnose --json``. ``fix`` is null where no signature matches."""
+    """The document of ``verlock diagnose --json``. ``fix`` is null where no signature matches.
+
+    The class may be told even then, by ``judged_by``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +40,9 @@ class Diagnosis(BaseModel):
         validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class"
     )
     also: FailureClass | None = None
+    judged_by: str | None = Field(
+        default=None, description="What told the class where no signature matches: it is no cause."
+    )
     scope: Scope | Literal["unknown"]
     cause: str
     fix: str | None = None
@@ -54,8 +60,8 @@ class Diagnosis(BaseModel):
         return self.signature != UNKNOWN
 
     @classmethod
-    def of(cls, extract: Extract, match: Match | None) -> Self:
-        """Put together what was extracted and what matched."""
+    def of(cls, extract: Extract, match: Match | None, kind: Kind | None = None) -> Self:
+        """Put together what was extracted and what matched; ``kind`` tells the class where nothing did."""
         frame = extract.frame
         place = extract.place if match is None or extract.root is not None else match.place
         spoken = extract.cause if match is None or extract.root is not None else match.place.text.strip()
@@ -76,7 +82,9 @@ class Diagnosis(BaseModel):
             return cls.model_validate(
                 {
                     "signature": UNKNOWN,
-                    "class": UNKNOWN,
+                    "class": kind.failure_class if kind else UNKNOWN,
+                    "also": kind.also if kind else None,
+                    "judged_by": kind.because if kind else None,
                     "scope": UNKNOWN,
                     "cause": said,
                     "sure": UNKNOWN,

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from harness.diagnose.catalogue import Catalogue
 from harness.diagnose.lines import Line, streams
-from harness.diagnose.tracebacks import Chain, Frame, SeenError, chains
+from harness.diagnose.tracebacks import NATIVE, Chain, Frame, SeenError, chains
 
 # Looked up, not found, and something else was tried: the second error is the one to read.
 _LOOKUPS = frozenset({"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError"})
@@ -30,6 +30,8 @@ class Extract:
     root: SeenError | None
     chain: Chain | None
     """The chain that ``root`` belongs to, or the last one with a wrapper."""
+    crash: Line | None = None
+    """Where no true error is: the line that says that a process was ended."""
 
     @cached_property
     def wrappers(self) -> tuple[SeenError, ...]:
@@ -43,6 +45,8 @@ class Extract:
         """The cause as the program said it, in a few lines at most."""
         if self.root is not None:
             return self.root.message
+        if self.crash is not None:
+            return self.crash.text.strip()
         if self.wrappers:
             return self.wrappers[-1].message
         return self._last_words.text.strip() if self._last_words else ""
@@ -52,13 +56,23 @@ class Extract:
         """The log's line that holds the cause."""
         if self.root is not None:
             return self.root.line
+        if self.crash is not None:
+            return self.crash
         return self.wrappers[-1].line if self.wrappers else self._last_words
 
     @cached_property
     def _last_words(self) -> Line | None:
-        loud = [line for line in self.lines if _LAST_WORDS.search(line.text) and not line.quiet]
-        spoken = [line for line in self.lines if line.text.strip()]
-        return next(reversed(loud or spoken), None)
+        return next(reversed(self.loud or self.spoken), None)
+
+    @cached_property
+    def loud(self) -> tuple[Line, ...]:
+        """The lines that speak of an error, whoever wrote them."""
+        return tuple(line for line in self.lines if _LAST_WORDS.search(line.text) and not line.quiet)
+
+    @cached_property
+    def spoken(self) -> tuple[Line, ...]:
+        """The lines that say anything."""
+        return tuple(line for line in self.lines if line.text.strip())
 
     @property
     def frame(self) -> Frame | None:
@@ -80,9 +94,12 @@ def extract(lines: Sequence[Line], catalogue: Catalogue) -> Extract:
     found.sort(key=lambda chain: order[chain.errors[-1].line.path, chain.errors[-1].line.number])
     serious = [chain for chain in found if not chain.ignored]
     chain, root = _decide(serious, catalogue)
-    if root is not None and chain is not None and catalogue.killed_after(lines, order, root.line):
+    # An error before the end of a process was survived; one that C++ threw is what ended it.
+    begin = 0 if root is None else order[root.line.path, root.line.number] + 1
+    crash = None if root is not None and root.type == NATIVE else catalogue.fatal(lines[begin:])
+    if crash is not None:
         root = None
-    return Extract(lines=tuple(lines), chains=tuple(found), root=root, chain=chain)
+    return Extract(lines=tuple(lines), chains=tuple(found), root=root, chain=chain, crash=crash)
 
 
 def _decide(found: Sequence[Chain], catalogue: Catalogue) -> tuple[Chain | None, SeenError | None]:

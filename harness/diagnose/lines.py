@@ -18,15 +18,15 @@ _BARE_ESCAPE = re.compile(r"\[(?:0|1|2|22|3[0-9]|39|9[0-7])(?:;[0-9]{1,3})*m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Ray's: (TaskRunner pid=1), (pid=1, ip=10.0.0.1), (WorkerDict pid=1, ip=...), (raylet), (autoscaler +1m2s).
 _RAY = re.compile(
-    r"^\s?\((?P<worker>(?:[\w:.\-]+(?:\(\w+\))? )?(?:pid|ip)=[^)\n]{1,60}|raylet(?:, ip=[\d.]+)?"
-    r"|gcs_server|autoscaler [+\w]+|scheduler [+\w]+)\) ?"
+    r"^\s?\((?P<worker>(?:[\w:.\-]+(?:\(\w+\))? (?:\w+=\w+ |[A-Z]+\d+ )*)?(?:pid|ip)=[^)\n]{1,60}"
+    r"|raylet(?:, ip=[\d.]+)?|gcs_server|autoscaler [+\w]+|scheduler [+\w]+)\) ?"
 )
 # Labels that carry the task's number (srun -l, torchrun, docker compose, kubectl --prefix), then clocks.
 _LABELS = (
     re.compile(r"^(?P<worker>\d{1,5}): (?=\S|\s{2})"),
     re.compile(r"^\[(?P<worker>(?:rank|default|pod/)[\w\-./]*\d*)\]:? ?"),
     re.compile(r"^(?P<worker>[a-z][\w\-]{1,40}-\d+) +\| "),
-    re.compile(r"^(?:> |│ )"),
+    re.compile(r"^(?:> |│ |E {3})"),  # quoted in a report, framed by rich, marked by pytest
 )
 _STAMP = r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[,:]? ?"
 _CLOCKS = (
@@ -46,6 +46,8 @@ _QUIET = frozenset({"DEBUG", "INFO", "WARNING", "WARN"})
 _BEGINS = re.compile(r"  File \"|Traceback \(|(?:[A-Za-z_]\w*\.)*[A-Z]\w+(?:Error|Exception)\b[:(]")
 # Fewer lines of equal length than this are chance, and no terminal is narrower.
 _WRAP_LINES, _WRAP_WIDTH = 4, 40
+# A printed configuration fills many rows; more are lines that happen to be equally long.
+_WRAP_ROWS = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,13 +107,14 @@ def _unwrap(lines: Sequence[Line], lengths: Sequence[int]) -> Iterator[Line]:
     """Put together what a terminal broke at its edge: many lines of exactly the greatest length."""
     edge = _edge(lengths)
     held: Line | None = None
+    rows = 0
     for line, length in zip(lines, lengths, strict=True):
-        if held is not None and not line.worker and not _BEGINS.match(line.text):
-            held = replace(held, text=held.text + line.text)
+        if held is not None and rows < _WRAP_ROWS and not line.worker and not _BEGINS.match(line.text):
+            held, rows = replace(held, text=held.text + line.text), rows + 1
         else:
             if held is not None:
                 yield held
-            held = line
+            held, rows = line, 1
         if length != edge:
             yield held
             held = None

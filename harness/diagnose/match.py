@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,13 +12,17 @@ from packaging.specifiers import SpecifierSet
 
 from harness.diagnose.catalogue import Catalogue
 from harness.diagnose.extract import Extract
+from harness.diagnose.given import holds
 from harness.diagnose.host import Host
 from harness.diagnose.lines import Line
-from harness.diagnose.signature import Given, Signature, compiled, joined
+from harness.diagnose.signature import Signature, Way, compiled, joined
 from harness.diagnose.tracebacks import SeenError, quoted
 
 # More lines than this are a log, and a log says what happened in a form of its own.
-_NOTE_LINES = 5
+NOTE_LINES = 5
+# A long log says the same thing at each step: so its reading takes seconds, not minutes.
+_SAME_LINES = 20
+_NUMBERS = re.compile(r"\d+")
 Sure = Literal["certain", "likely", "possible"]
 
 
@@ -62,11 +67,13 @@ def match(extract: Extract, catalogue: Catalogue, evidence: Evidence) -> Match |
     A true error that no signature knows is unknown, whatever else stands in the log: never guess.
     """
     if extract.root is not None:
-        texts = [(text, extract.root.line) for text in _texts(extract.root)]
+        texts = [(text, extract.root.line) for text in texts_of(extract.root)]
         return _best(extract, catalogue, evidence, texts, "certain", anywhere=False)
-    hidden = [(text, error.line) for error in reversed(extract.wrappers) for text in list(_texts(error))[:-1]]
+    hidden = [
+        (text, error.line) for error in reversed(extract.wrappers) for text in list(texts_of(error))[:-1]
+    ]
     wrapped = [(error.message, error.line) for error in reversed(extract.wrappers)]
-    loud = [line for line in extract.lines if not line.quiet]
+    loud = list(distinct(line for line in extract.lines if not line.quiet))
     mentioned = [(f"{type_}: {text}", line) for line in loud for type_, text in quoted(line.text)]
     return (
         _best(extract, catalogue, evidence, hidden, "certain", anywhere=False)
@@ -77,17 +84,27 @@ def match(extract: Extract, catalogue: Catalogue, evidence: Evidence) -> Match |
     )
 
 
+def distinct(lines: Iterable[Line]) -> Iterator[Line]:
+    """Of the lines that differ in their numbers alone, as each step's metrics, the first few."""
+    seen: Counter[str] = Counter()
+    for line in lines:
+        form = _NUMBERS.sub("0", line.text)
+        seen[form] += 1
+        if seen[form] <= _SAME_LINES:
+            yield line
+
+
 def _noted(extract: Extract, catalogue: Catalogue, evidence: Evidence) -> Match | None:
     """A sentence or two from a person instead of a log: whatever fits is only possible."""
     spoken = [line for line in extract.lines if line.text.strip()]
-    if extract.wrappers or len(spoken) > _NOTE_LINES:
+    if extract.wrappers or len(spoken) > NOTE_LINES:
         return None
     return _best(
         extract, catalogue, evidence, [(line.text, line) for line in spoken], "possible", anywhere=False
     )
 
 
-def _texts(error: SeenError) -> Iterator[str]:
+def texts_of(error: SeenError) -> Iterator[str]:
     """What to look at: errors quoted in the message, innermost first, then the message itself."""
     for type_, text in reversed(quoted(error.text)):
         yield f"{type_}: {text}"
@@ -108,18 +125,15 @@ def _best(
     for signature in catalogue.signatures:
         if anywhere and not signature.anywhere:
             continue
-        found = next(_found(signature, held), None)
+        found = _fitting(signature, held, extract, evidence)
         if found is None:
             continue
-        groups, line = found
-        fits = _fits(signature, groups, extract, evidence)
-        if fits is True:
-            if not open_:
-                return Match(signature=signature, groups=groups, place=line, sure=sure)
-            open_.append(Match(signature=signature, groups=groups, place=line, sure="possible"))
+        groups, line, fits = found
+        if fits and not open_:
+            return Match(signature=signature, groups=groups, place=line, sure=sure)
+        open_.append(Match(signature=signature, groups=groups, place=line, sure="possible"))
+        if fits:
             break
-        if fits is None:
-            open_.append(Match(signature=signature, groups=groups, place=line, sure="possible"))
     return _first_of(open_)
 
 
@@ -136,17 +150,35 @@ def _first_of(matches: list[Match]) -> Match | None:
     )
 
 
-def _found(signature: Signature, texts: list[tuple[str, Line]]) -> Iterator[tuple[dict[str, str], Line]]:
+def _fitting(
+    signature: Signature, texts: list[tuple[str, Line]], extract: Extract, evidence: Evidence
+) -> tuple[dict[str, str], Line, bool] | None:
+    """The first way to know a signature that nothing contradicts; last, whether all of it holds."""
+    possible = None
+    for way in signature.ways:
+        found = next(_found(way, texts), None)
+        if found is None:
+            continue
+        fits = _fits(signature, way, found[0], extract, evidence)
+        if fits is True:
+            return *found, True
+        if fits is None and possible is None:
+            possible = found
+    return (*possible, False) if possible is not None else None
+
+
+def _found(way: Way, texts: list[tuple[str, Line]]) -> Iterator[tuple[dict[str, str], Line]]:
     for text, line in texts:
-        for pattern in signature.patterns:
+        for pattern in way.patterns:
             found = compiled(pattern).search(text)
             if found is not None:
                 yield {key: value for key, value in found.groupdict().items() if value}, line
 
 
-def _fits(signature: Signature, groups: dict[str, str], extract: Extract, evidence: Evidence) -> bool | None:
-    """``True``; ``False`` where something contradicts; ``None`` where what would decide is not known."""
-    answers = list(_answers(signature.given, groups, extract, evidence.host))
+def _fits(
+    signature: Signature, way: Way, groups: dict[str, str], extract: Extract, evidence: Evidence
+) -> bool | None:
+    answers = [holds(way.given, groups, extract, evidence.host)]
     if signature.verl:
         known = evidence.verl
         answers.append(
@@ -154,46 +186,4 @@ def _fits(signature: Signature, groups: dict[str, str], extract: Extract, eviden
         )
     if False in answers:
         return False
-    if None in answers:
-        return False if signature.given.known else None
-    return True
-
-
-def _answers(given: Given, groups: dict[str, str], extract: Extract, host: Host) -> Iterator[bool | None]:
-    if given.gpus is not None:
-        yield None if host.gpus is None else (host.gpus > 0) is (given.gpus == "some")
-    if given.system is not None:
-        yield None if host.system is None else host.system == given.system
-    if given.machine is not None:
-        yield None if host.machine is None else host.machine == given.machine
-    if given.cpus_below is not None:
-        yield None if host.cpus is None else host.cpus < given.cpus_below
-    if given.log is not None:
-        yield _in_log(given.log, extract)
-    if given.log_without is not None:
-        yield not _in_log(given.log_without, extract)
-    if given.frames is not None:
-        yield _in_frames(compiled(given.frames), extract.root)
-    if given.raised is not None:
-        yield _in_frames(compiled(given.raised), extract.root, last=1)
-    if given.divides is not None:
-        yield _divides(given.divides, groups)
-
-
-def _in_log(pattern: str, extract: Extract) -> bool:
-    return any(compiled(pattern).search(line.text) for line in extract.lines)
-
-
-def _in_frames(pattern: re.Pattern[str], root: SeenError | None, *, last: int = 0) -> bool | None:
-    """Not known where the stack was not printed, or was cut off."""
-    if root is None or not root.frames:
-        return None
-    return any(pattern.search(f"{f.file}: {f.function}: {f.source}") for f in root.frames[-last:])
-
-
-def _divides(names: tuple[str, str], groups: dict[str, str]) -> bool | None:
-    try:
-        part, whole = (int(groups[name]) for name in names)
-    except (KeyError, ValueError):
-        return None
-    return part > 0 and whole % part == 0
+    return None if None in answers else True

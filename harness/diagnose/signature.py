@@ -88,6 +88,13 @@ class Given(Model):
     )
 
 
+class Way(Model):
+    """One way in which a kind of failure shows: words, and what must hold beside them."""
+
+    patterns: tuple[Pattern, ...] = Field(min_length=1)
+    given: Given = Given()
+
+
 class Signature(Model):
     """One kind of failure: how it is recognised, what it is, and what to do."""
 
@@ -106,6 +113,9 @@ class Signature(Model):
         description="Also looked for in every line of a log without a true error.",
     )
     given: Given = Given()
+    or_else: tuple[Way, ...] = Field(
+        (), description="Further patterns, each list with what it needs of its own, `given` apart."
+    )
     verl: Annotated[str, AfterValidator(_specifier)] = Field(
         "", description="Versions of verl, as in PEP 440; empty: all."
     )
@@ -114,6 +124,23 @@ class Signature(Model):
     evidence: tuple[Sentence, ...] = Field(
         min_length=1, description="Where this was seen: issues, source, runs."
     )
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """All ways to know it, in the order in which they are tried."""
+        return (Way(patterns=self.patterns, given=self.given), *self.or_else)
+
+
+class Kind(Model):
+    """What class an error is of that no signature knows. It names no cause and no fix."""
+
+    failure_class: FailureClass = Field(
+        validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class", alias="class"
+    )
+    also: FailureClass | None = Field(default=None, description="A second class that can be defended.")
+    patterns: tuple[Pattern, ...] = Field(min_length=1, description="As a signature's.")
+    given: Given = Given()
+    because: Sentence = Field(description="What tells the class.")
 
 
 class Wrapper(Model):
@@ -127,6 +154,7 @@ class CatalogueFile(Model):
     """One YAML file: ours, or ``verlock-signatures.yaml`` beside a user's project."""
 
     signatures: tuple[Signature, ...] = ()
+    kinds: tuple[Kind, ...] = Field((), description="Classes of errors that no signature knows.")
     wrappers: tuple[Wrapper, ...] = ()
     fatal: tuple[Pattern, ...] = Field(
         (), description="Lines that end a run, whatever traceback came before."

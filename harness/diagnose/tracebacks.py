@@ -29,6 +29,9 @@ _NAMED = re.compile(
 _ANY = re.compile(rf"^(?:[|+]\s+)?(?P<type>(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z]\w+){_REST}")
 # Somewhere in a log line: "... failed with error: CUDA error", repr'd inside another message.
 _INSIDE = re.compile(r"(?P<type>\b(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: | ?\(['\"]?)(?P<text>.+)")
+# C++'s last words: the error that nobody caught and that aborts the process.
+_WHAT = re.compile(r"^\s*what\(\): +(?P<text>\S.*)$")
+NATIVE = "C++ exception"
 _FROM = "The above exception was the direct cause of the following exception"
 _DURING = "During handling of the above exception, another exception occurred"
 _IGNORED = re.compile(
@@ -152,6 +155,9 @@ def _step(reader: _Reader, stream: Sequence[Line], number: int) -> int:
         reader.relation = "during"
     elif _IGNORED.search(text):
         reader.ignored = True
+    elif (what := _WHAT.match(text)) is not None:
+        error = SeenError(type=NATIVE, text=what["text"], line=line)
+        reader.chains.append(Chain(errors=[error]))
     else:
         return _maybe_error(reader, stream, number)
     return 1
@@ -186,10 +192,10 @@ def _rest_of_message(stream: Sequence[Line], begin: int) -> Iterator[str]:
             or _NAMED.match(text)
             or _RAY_BODY.match(text)
             or _IGNORED.search(text)
-            or set(text.strip()) <= set("^~ ")
         ):
             return
-        yield text
+        # A message that shows source, as Triton's and a SyntaxError's, marks the place below it.
+        yield "" if set(text.strip()) <= set("^~ ") else text
 
 
 def _frame(found: re.Match[str], following: str) -> Frame:

@@ -77,6 +77,40 @@ def test_without_its_signature_an_excerpt_is_unknown_or_its_neighbours(known: Ca
     assert answer.signature != id_
 
 
+def test_one_way_needs_nothing_of_another() -> None:
+    """`given` belongs to the first patterns; each further way brings its own."""
+    from harness.diagnose.diagnose import diagnose_lines
+    from harness.diagnose.lines import parse
+    from harness.diagnose.match import Evidence
+
+    file = catalogue.check(
+        {
+            "signatures": [
+                {
+                    "id": "two-ways",
+                    "class": "data",
+                    "scope": "general",
+                    "patterns": ["one thing"],
+                    "given": {"log": "never said"},
+                    "or_else": [{"patterns": ["another thing"], "given": {"log": "hint"}}],
+                    "cause": "a thing of two ways",
+                    "fix": "do the other thing",
+                    "evidence": ["this test alone"],
+                }
+            ]
+        },
+        Path("two.yaml"),
+    )
+    known = Catalogue(files=(file,))
+
+    def told(text: str) -> str:
+        return diagnose_lines(parse(text), known, Evidence()).signature
+
+    assert told("hint\nValueError: another thing") == "two-ways"
+    assert told("hint\nValueError: one thing") == "unknown"
+    assert told("ValueError: another thing") == "unknown"
+
+
 def test_our_file_fits_the_committed_schema() -> None:
     document = json.loads(schema.path().read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(document)

@@ -1,4 +1,4 @@
-"""Thirty errors of other programs, really raised: ``unknown``, the cause as it was said, no fix."""
+"""Errors of other programs, really raised: ``unknown``, the cause as it was said, no fix."""
 
 from __future__ import annotations
 
@@ -69,6 +69,43 @@ SNIPPETS = {
     "torch state": (
         "import torch\ntorch.nn.Linear(2, 2).load_state_dict(torch.nn.Linear(3, 3).state_dict())"
     ),
+    # What looks like verl: words of training, classes, files and threads of a program of its own.
+    "own reward": (
+        "def compute(order):\n    assert order <= 1, 'reward of the rollout exceeds 1'\n"
+        "    return order\ncompute(3)"
+    ),
+    "own trainer key": "config = {'model': {}}\nconfig['trainer']['n_gpus_per_node']",
+    "own ground truth": "row = {'answer': 4}\nrow['ground_truth']",
+    "own config class": "class AppConfig:\n    pass\nAppConfig(offload=True)",
+    "own config attribute": "class AppConfig:\n    pass\nAppConfig().tie_word_embeddings",
+    "own model attribute": "class OrderModel:\n    pass\nOrderModel().forward",
+    "own engine": (
+        "class Engine:\n    def start(self):\n        raise RuntimeError('engine core did not start')\n"
+        "Engine().start()"
+    ),
+    "own file": "open('/srv/shop/orders.jsonl')",
+    "own checkpoint": "raise ValueError('checkpoint of the tour not found')",
+    "own batch": "raise AssertionError('orders must be divisible by the batch size')",
+    "own tokens": "raise ValueError('max_tokens must be at least 1, got 0')",
+    "own nan": "raise ValueError('loss is nan')",
+    "own lora": "raise ValueError('lora radio mismatch: unsupported frequency')",
+    "own timer": (
+        "import signal, threading\nraised = []\n"
+        "def wait():\n"
+        "    try:\n        signal.signal(signal.SIGALRM, signal.SIG_DFL)\n"
+        "    except ValueError as error:\n        raised.append(error)\n"
+        "thread = threading.Thread(target=wait)\nthread.start()\nthread.join()\nraise raised[0]"
+    ),
+    "own server": (
+        "import json\n"
+        "def handle(body):\n    return json.loads(body)['data_source']\n"
+        "handle('<html>502 Bad Gateway</html>')"
+    ),
+    "own rank": "raise RuntimeError('rank 3 of the players timed out waiting for the barrier')",
+    "numpy name": "from numpy import moving_average",
+    "torch dtypes": "import torch\ntorch.ones(2, 2) @ torch.ones(2, 2, dtype=torch.float64)",
+    "torch devices": "import torch\ntorch.ones(2) + torch.ones(2, device='meta')",
+    "torch reshape": "import torch\ntorch.ones(6).view(4, -1)",
     "system exit": "raise ConnectionAbortedError('the database closed the session')",
 }
 # What other programs say when they end.
@@ -111,6 +148,7 @@ def raised(name: str) -> str:
 
 def test_there_are_thirty() -> None:
     assert len(SNIPPETS) >= 30
+    assert len([name for name in SNIPPETS if name.startswith("own ")]) >= 10
 
 
 @pytest.mark.parametrize("name", SNIPPETS)

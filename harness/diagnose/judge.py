@@ -1,0 +1,46 @@
+"""The class of a failure that no signature knows: from its type, its words, and the code that raised it.
+
+The class says where to look; it is no cause, and brings no fix. Where nothing tells it, it stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.diagnose.catalogue import Catalogue
+from harness.diagnose.extract import Extract
+from harness.diagnose.given import holds
+from harness.diagnose.host import Host
+from harness.diagnose.match import NOTE_LINES, texts_of
+from harness.diagnose.signature import Kind, compiled, joined
+
+# What a log says at its end; more would only be read to the same answer.
+_LOUD_LINES = 200
+
+
+def judge(extract: Extract, catalogue: Catalogue, host: Host) -> Kind | None:
+    """The first kind that fits what is known of the failure best."""
+    for texts in _layers(extract):
+        held = [joined(text) for text in texts]
+        for kind in catalogue.kinds:
+            if _fits(kind, held, extract, host):
+                return kind
+    return None
+
+
+def _layers(extract: Extract) -> Iterator[list[str]]:
+    """The true error alone; without one: a crash, the errors that hide it, and what the lines say."""
+    if extract.root is not None:
+        yield list(texts_of(extract.root))
+        return
+    if extract.crash is not None:
+        yield [extract.crash.text]
+    yield [text for error in reversed(extract.wrappers) for text in texts_of(error)]
+    yield [line.text for line in extract.loud[-_LOUD_LINES:]]
+    if len(extract.spoken) <= NOTE_LINES:
+        yield [line.text for line in extract.spoken]
+
+
+def _fits(kind: Kind, texts: list[str], extract: Extract, host: Host) -> bool:
+    found = (compiled(pattern).search(text) for pattern in kind.patterns for text in texts)
+    return any(one is not None for one in found) and holds(kind.given, {}, extract, host) is not False
