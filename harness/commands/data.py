@@ -91,7 +91,9 @@ def _say(output: Output, rows: int, target: Path, layout: str, left_out: tuple[s
     output.line(f"{rows} rows of layout {layout} written to {target}")
     if left_out:
         names = ", ".join(left_out)
-        output.line(f"left out: {names}; verl reads no stored reward, and extra_info is made anew")
+        output.line(
+            f"left out: {names}; verl reads none of it: what your reward needs belongs into extra_info"
+        )
 
 
 def _progress(output: Output, word: str) -> Callable[[int], None]:
@@ -99,6 +101,7 @@ def _progress(output: Output, word: str) -> Callable[[int], None]:
 
     def show(rows: int) -> None:
         nonlocal told
+        told = min(told, rows)  # a second pass counts from the start
         if rows - told >= _TOLD_EVERY:
             told = rows
             output.line(f"  {word} {rows} rows")

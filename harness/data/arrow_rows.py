@@ -7,38 +7,53 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.data.extra_info import with_own
 from harness.data.layouts import Rows
 
+_WORKED = frozenset({"question", "answer"})
 
-def schema() -> Any:
-    """Return the ``pyarrow.Schema`` of every converted file."""
+
+def schema(theirs: Any = None, *, solved: bool = True) -> Any:
+    """Return the ``pyarrow.Schema`` of a converted file.
+
+    ``theirs`` is the type of the user's own extra_info, where there is one; ``solved`` says that each row has
+    a question and a worked answer to add to it.
+    """
     import pyarrow as pa
 
     text = pa.string()
-    extra = [("split", text), ("index", pa.int64()), ("question", text), ("answer", text)]
+    own = {name: pa.nulls(0, kind) for name, kind in _own_kinds().items() if solved or name not in _WORKED}
+    extra = (
+        pa.struct(list(_own_kinds().items())) if theirs is None else with_own(pa.nulls(0, theirs), own).type
+    )
     return pa.schema(
         [
             ("data_source", text),
             ("prompt", pa.list_(_message())),
             ("ability", text),
             ("reward_model", pa.struct([("style", text), ("ground_truth", text)])),
-            ("extra_info", pa.struct(extra)),
+            ("extra_info", extra),
         ]
     )
 
 
-def batch(rows: Rows) -> Any:
-    """Return one ``pyarrow.RecordBatch`` of :func:`schema`."""
+def batch(rows: Rows, theirs: Any = None) -> Any:
+    """Return one ``pyarrow.RecordBatch`` of :func:`schema`; ``theirs`` is the user's own extra_info."""
     import pyarrow as pa
 
-    size, kinds = len(rows.truths), schema()
-    index = pa.array(range(rows.first, rows.first + size), pa.int64())
+    size, solved = len(rows.truths), rows.questions is not None
+    kinds = schema(None if theirs is None else theirs.type, solved=solved)
     truths = pa.array(rows.truths, pa.string())
-    extra = [
-        _text(rows.split, size),
-        index,
-        *(_text(values, size) for values in (rows.questions, rows.answers)),
-    ]
+    own = {
+        "split": _text(rows.split, size),
+        "index": pa.array(range(rows.first, rows.first + size), pa.int64()),
+        "question": _text(rows.questions, size),
+        "answer": _text(rows.answers, size),
+    }
+    if theirs is None:
+        extra = pa.StructArray.from_arrays(list(own.values()), fields=list(kinds.field("extra_info").type))
+    else:
+        extra = with_own(theirs, {k: own[k] for k in own if solved or k not in _WORKED})
     columns = [
         _text(rows.data_source, size),
         _prompts(rows.prompts, size),
@@ -46,9 +61,15 @@ def batch(rows: Rows) -> Any:
         pa.StructArray.from_arrays(
             [_text("rule", size), truths], fields=list(kinds.field("reward_model").type)
         ),
-        pa.StructArray.from_arrays(extra, fields=list(kinds.field("extra_info").type)),
+        extra,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=kinds)
+
+
+def _own_kinds() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {"split": pa.string(), "index": pa.int64(), "question": pa.string(), "answer": pa.string()}
 
 
 def _message() -> Any:

@@ -6,16 +6,19 @@ import errno
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.data import sources
 from harness.data.arrow_rows import batch, schema
-from harness.data.layouts import Layout, LayoutName, Refused, detect, rows, used
+from harness.data.extra_info import COLUMN, ExtraInfo
+from harness.data.layouts import Layout, LayoutName, detect, rows
+from harness.data.refused import Refused
+from harness.data.sources import Chunk
 from harness.errors import DataError
 from harness.evidence.files import explain
-
-# What several guides tell people to write and verl reads nowhere: it scores rollouts, not stored answers.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,35 +78,73 @@ def convert(
 def _write(
     source: Path, target: Path, beside: Path, wanted: Wanted, progress: Callable[[int], None] | None
 ) -> Converted:
-    import pyarrow.parquet as pq
+    """One pass over the source; a second one where later rows have more extra_info than the first chunk."""
+    extra = ExtraInfo()
+    written, done = _pass(source, target, beside, wanted, extra, progress)
+    if written != extra.kind:
+        _, done = _pass(source, target, beside, wanted, ExtraInfo(extra.kind), progress)
+    return done
 
-    refused, count = Refused(), 0
+
+def _pass(
+    source: Path,
+    target: Path,
+    beside: Path,
+    wanted: Wanted,
+    extra: ExtraInfo,
+    progress: Callable[[int], None] | None,
+) -> tuple[Any, Converted]:
+    """Write ``beside``; returns the type of extra_info that it was written with, and what was done.
+
+    After the first bad row, or the first that the type does not hold, nothing more is written, but all rows
+    are looked at.
+    """
+    refused, count, columns = Refused(), 0, dict[str, None]()
     layout: Layout | None = None
-    columns: tuple[str, ...] = ()
-    with pq.ParquetWriter(beside, schema()) as writer:
-        for chunk in sources.read(source, split=wanted.split):
-            layout = layout or detect(
-                chunk,
-                name=wanted.layout,
-                prompt=wanted.prompt,
-                truth=wanted.truth,
-                data_source=wanted.data_source,
-                split=wanted.split or "train",
-            )
-            columns = columns or tuple(chunk.columns)
-            made = rows(chunk, layout, refused)
-            # After the first bad row nothing more is written, but all rows are looked at.
-            if not refused.places:
-                writer.write_batch(batch(made))
-            count += chunk.rows
-            if progress is not None:
-                progress(count)
-    if refused.places:
-        raise DataError(*refused.problems())
+    written: Any = None
+    with ExitStack() as stack:
+        writer: Any = None
+        try:
+            for chunk in sources.read(source, split=wanted.split):
+                layout = layout or _layout(chunk, wanted)
+                columns |= dict.fromkeys(chunk.columns)
+                made, theirs = rows(chunk, layout, refused), extra.take(chunk, refused)
+                if writer is None:
+                    written = extra.kind
+                    writer = stack.enter_context(_writer(beside, written, layout))
+                if not refused.places and extra.kind == written:
+                    writer.write_batch(batch(made, theirs))
+                count += chunk.rows
+                if progress is not None:
+                    progress(count)
+        except DataError as error:
+            raise DataError(*refused.problems(), *error.problems) from error
+    problems = [*refused.problems(), *extra.problems()]
+    if problems:
+        raise DataError(*problems)
     if layout is None:
         raise DataError("there are no rows", where=str(source), todo="choose another file")
-    left = tuple(name for name in columns if name not in used(layout))
-    return Converted(source=source, target=target, rows=count, layout=layout.name, left_out=left)
+    read = layout.columns | ({COLUMN} if extra.kept else frozenset())
+    left = tuple(name for name in columns if name not in read)
+    done = Converted(source=source, target=target, rows=count, layout=layout.name, left_out=left)
+    return written, done
+
+
+def _writer(beside: Path, extra: Any, layout: Layout) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(beside, schema(extra, solved=layout.solved))
+
+
+def _layout(chunk: Chunk, wanted: Wanted) -> Layout:
+    return detect(
+        chunk,
+        name=wanted.layout,
+        prompt=wanted.prompt,
+        truth=wanted.truth,
+        data_source=wanted.data_source,
+        split=wanted.split or "train",
+    )
 
 
 def _publish(beside: Path, target: Path, *, force: bool) -> None:

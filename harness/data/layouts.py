@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from harness.data import gsm8k
+from harness.data.refused import Refused
 from harness.data.sources import Chunk
-from harness.errors import DataError, OverrideError, Problem
+from harness.errors import DataError, OverrideError
 
 LayoutName = Literal["verl", "gsm8k", "flat"]
 PROMPTS = ("prompt", "question", "instruction", "problem", "input", "query")
 TRUTHS = ("ground_truth", "answer", "response", "solution", "output", "completion", "target")
+SOURCE, ABILITY, MODEL = "data_source", "ability", "reward_model"
 _FINAL = re.compile(r"####\s*(-?[0-9][0-9.,]*)")
-_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,46 +34,39 @@ class Layout:
     data_source: str | None
     split: str
 
+    @property
+    def solved(self) -> bool:
+        """Whether ``truth`` is a worked answer, with the number at its end."""
+        return self.name == "gsm8k"
+
+    @property
+    def nested(self) -> bool:
+        """Whether the answer is ``ground_truth`` in the column ``truth``, as verl has it."""
+        return self.name == "verl" and self.truth == MODEL
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that :func:`rows` reads, where the file has them: it is given no other."""
+        source = () if self.data_source else (SOURCE,)
+        return frozenset({self.prompt, self.truth, ABILITY, *source})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """The converted rows of one chunk. ``prompts`` are texts of the user, or whole lists of messages.
 
     What is the same in all rows is one value; ``questions`` and ``answers`` go into extra_info, as in
-    verl's own preparation of GSM8K.
+    verl's own preparation of GSM8K. The user's own extra_info is not here: :mod:`harness.data.extra_info`.
     """
 
     first: int
     split: str
     data_source: list[str | None] | str | None
     prompts: list[str] | list[list[dict[str, str]]]
-    ability: str | None
+    ability: list[str | None] | str | None
     truths: list[str | None]
     questions: list[Any] | None
     answers: list[Any] | None
-
-
-@dataclass(kw_only=True)
-class Refused:
-    """Rows that cannot be converted, by column and reason; the first few places are kept."""
-
-    places: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def note(self, chunk: Chunk, row: int, column: str, what: str) -> None:
-        """Remember one row."""
-        self.counts[column, what] += 1
-        kept = self.places.setdefault((column, what), [])
-        if len(kept) < _SHOWN:
-            kept.append(chunk.where(row, column))
-
-    def problems(self) -> Iterator[Problem]:
-        """One problem a column and reason, with the places of the first rows."""
-        for (column, what), places in self.places.items():
-            count = self.counts[column, what]
-            more = f" (and in {count - 1} more rows: {', '.join(places[1:])})" if count > 1 else ""
-            todo = "repair or remove these rows; nothing was written"
-            yield Problem(what=f"{column} {what}{more}", where=places[0], todo=todo)
 
 
 def known_layout(name: str) -> str:
@@ -96,8 +89,8 @@ def detect(
     known = truth or next((n for n in TRUTHS if n in names and n != asked), None)
     if name == "auto":
         name = _guess(chunk, asked, known)
-    if name == "verl":
-        known = known or "reward_model"
+    if name == "verl" and truth is None and (known is None or MODEL in names):
+        known = MODEL
     missing = [n for n in (prompt, truth) if n is not None and n not in names]
     if asked is None or known is None or missing:
         raise DataError(
@@ -108,7 +101,7 @@ def detect(
         )
     if name == "gsm8k":
         data_source = data_source or gsm8k.DATA_SOURCE
-    if data_source is None and "data_source" not in names:
+    if data_source is None and SOURCE not in names:
         raise DataError(
             "no data_source",
             where=str(chunk.path),
@@ -135,36 +128,39 @@ def _first(values: Sequence[Any]) -> Any:
 
 def rows(chunk: Chunk, layout: Layout, refused: Refused) -> Rows:
     """What verl reads of one chunk; rows that cannot be converted are noted in ``refused``."""
-    own = chunk.columns
-    sources = own.get("data_source") if layout.data_source is None else None
-    messages = _messages(chunk, layout, refused) if layout.name == "verl" else None
-    solved = layout.name == "gsm8k"
-    if layout.name == "verl" and "reward_model" in own:
-        truths = _given_truths(chunk, refused)
+    chunk = chunk.only(layout.columns)
+    if layout.nested:
+        truths = _given_truths(chunk, layout.truth, refused)
     else:
-        truths = _texts(chunk, layout.truth, _final if solved else _same, refused)
+        truths = _texts(chunk, layout.truth, _final if layout.solved else _same, refused)
+    verl = layout.name == "verl"
     return Rows(
         first=chunk.first,
         split=layout.split,
-        data_source=_texts(chunk, "data_source", _same, refused) if sources else layout.data_source,
-        prompts=messages if messages is not None else _questions(chunk, layout, refused),
-        ability="math" if solved else None,
+        data_source=layout.data_source or _texts(chunk, SOURCE, _same, refused),
+        prompts=_messages(chunk, layout, refused) if verl else _questions(chunk, layout, refused),
+        ability=_abilities(chunk, "math" if layout.solved else None, refused),
         truths=truths,
-        questions=own[layout.prompt] if solved else None,
-        answers=own[layout.truth] if solved else None,
+        questions=chunk.column(layout.prompt) if layout.solved else None,
+        answers=chunk.column(layout.truth) if layout.solved else None,
     )
 
 
-def used(layout: Layout) -> frozenset[str]:
-    """The columns that :func:`rows` reads."""
-    truth = "reward_model" if layout.name == "verl" else layout.truth
-    return frozenset(
-        {layout.prompt, layout.truth, truth, *(["data_source"] if not layout.data_source else [])}
-    )
+def _abilities(chunk: Chunk, otherwise: str | None, refused: Refused) -> list[str | None] | str | None:
+    """The user's own words, where a row has one; verl's preparation of GSM8K writes ``math``."""
+    if ABILITY not in chunk.columns:
+        return otherwise
+    found: list[str | None] = []
+    for row, value in enumerate(chunk.column(ABILITY)):
+        text, wrong = (otherwise, "") if value in (None, "") else _text(value)
+        if wrong:
+            refused.note(chunk, row, ABILITY, wrong)
+        found.append(text)
+    return found
 
 
 def _questions(chunk: Chunk, layout: Layout, refused: Refused) -> list[str]:
-    ending = f" {gsm8k.INSTRUCTION}" if layout.name == "gsm8k" else ""
+    ending = f" {gsm8k.INSTRUCTION}" if layout.solved else ""
     return [f"{text}{ending}" for text in _texts(chunk, layout.prompt, _same, refused)]
 
 
@@ -183,7 +179,7 @@ def _texts(
 ) -> list[str | None]:
     """One text a row; numbers are written out; anything else is refused."""
     found: list[str | None] = []
-    for row, value in enumerate(chunk.columns.get(column) or [None] * chunk.rows):
+    for row, value in enumerate(chunk.column(column)):
         text, wrong = _text(value)
         if text is not None:
             text = take(text)
@@ -215,7 +211,7 @@ def _encodes(text: str) -> bool:
 def _messages(chunk: Chunk, layout: Layout, refused: Refused) -> list[list[dict[str, str]]]:
     """Lists of chat messages as they are, where each has a role and a content."""
     found = []
-    for row, value in enumerate(chunk.columns[layout.prompt]):
+    for row, value in enumerate(chunk.column(layout.prompt)):
         wrong = _wrong_messages(value)
         if wrong:
             refused.note(chunk, row, layout.prompt, wrong)
@@ -237,11 +233,11 @@ def _wrong_messages(value: Any) -> str:
     return ""
 
 
-def _given_truths(chunk: Chunk, refused: Refused) -> list[str | None]:
+def _given_truths(chunk: Chunk, column: str, refused: Refused) -> list[str | None]:
     found: list[str | None] = []
-    for row, model in enumerate(chunk.columns["reward_model"]):
+    for row, model in enumerate(chunk.column(column)):
         value, wrong = _text(model.get("ground_truth") if isinstance(model, dict) else None)
         if wrong:
-            refused.note(chunk, row, "reward_model.ground_truth", wrong)
+            refused.note(chunk, row, f"{column}.ground_truth", wrong)
         found.append(value)
     return found

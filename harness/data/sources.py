@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +33,15 @@ class Chunk:
         """Where the row with this place in the chunk stands, for a message."""
         line = "" if self.lines is None else f" (line {self.lines[row]})"
         return f"{self.path}:row {self.first + row}{line}:{column}"
+
+    def column(self, name: str) -> list[Any]:
+        """The column's values, or as many nulls: rows of JSON need not all have the same keys."""
+        values = self.columns.get(name)
+        return [None] * self.rows if values is None else values
+
+    def only(self, names: frozenset[str]) -> Chunk:
+        """The same rows with no other columns than these."""
+        return replace(self, columns={name: self.columns[name] for name in names if name in self.columns})
 
 
 def read(path: Path, *, split: str | None = None) -> Iterator[Chunk]:

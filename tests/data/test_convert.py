@@ -254,18 +254,113 @@ def test_every_text_survives_or_is_refused(
     assert back == pairs
 
 
-def test_what_a_row_of_verls_layout_loses_is_named(tmp_path: Path) -> None:
-    row = {
-        "prompt": [{"role": "user", "content": "q"}],
-        "data_source": "mine",
-        "reward_model": {"style": "rule", "ground_truth": "1"},
-        "ability": "math",
-        "extra_info": {"index": 3, "long": "x"},
+TALK = [{"role": "user", "content": "q"}]
+VERLS = {
+    "prompt": TALK,
+    "data_source": "mine",
+    "reward_model": {"style": "rule", "ground_truth": "1"},
+    "ability": "code",
+    "extra_info": {"index": 7, "tests": ["a", "b"], "limits": {"seconds": 2.5}},
+}
+OWN = {"index": 7, "who": "me", "split": "mine"}
+
+
+def test_a_users_extra_info_and_ability_are_kept_and_not_called_left_out(tmp_path: Path) -> None:
+    done = convert(
+        lines(tmp_path / "a.jsonl", [VERLS | {"note": "x"}]), tmp_path / "out.parquet", Wanted(split="test")
+    )
+    assert (done.layout, done.left_out) == ("verl", ("note",))
+    (row,) = read(done)
+    assert row["ability"] == "code"
+    assert row["extra_info"] == {**VERLS["extra_info"], "split": "test"}
+
+
+@pytest.mark.parametrize(("write", "name"), [(lines, "in.jsonl"), (table, "in.parquet"), (saved, "in")])
+def test_ours_is_added_to_extra_info_only_where_the_row_has_none(
+    tmp_path: Path, write: Any, name: str
+) -> None:
+    rows = [
+        {"question": "a?", "answer": "#### 1", "extra_info": OWN, "ability": "logic"},
+        {"question": "b?", "answer": "#### 2", "extra_info": None, "ability": None},
+        {"question": "c?", "answer": "#### 3", "extra_info": {"index": None, "who": "you"}, "ability": None},
+    ]
+    done = convert(write(tmp_path / name, rows), tmp_path / "out.parquet", Wanted())
+    assert done.left_out == ()
+    first, second, third = read(done)
+    assert first["extra_info"] == OWN | {"question": "a?", "answer": "#### 1"}
+    assert second["extra_info"] == {
+        "index": 1,
+        "who": None,
+        "split": "train",
+        "question": "b?",
+        "answer": "#### 2",
     }
-    source = tmp_path / "rows.jsonl"
-    source.write_text(json.dumps(row) + "\n")
-    done = convert(source, tmp_path / "out.parquet", Wanted())
-    assert (done.layout, done.left_out) == ("verl", ("ability", "extra_info"))
+    assert (third["extra_info"]["index"], third["extra_info"]["who"]) == (2, "you")
+    assert [row["ability"] for row in (first, second, third)] == ["logic", "math", "math"]
+    assert not faults(data_check.check(done.target).findings)
+
+
+def test_keys_that_only_later_rows_have_are_kept_and_the_file_is_still_streamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.data.sources.ROWS", 4)
+    told: list[int] = []
+    extra: list[Any] = [{}] * 5 + [{"n": 1}] * 5 + [{"n": 0.5, "deep": {"empty": {}, "list": [{}]}}] * 5
+    rows = [VERLS | {"extra_info": own} for own in extra]
+    done = convert(
+        lines(tmp_path / "a.jsonl", rows), tmp_path / "out.parquet", Wanted(), progress=told.append
+    )
+    assert told == [4, 8, 12, 15] * 2, "a second pass, chunk by chunk"
+    found = [row["extra_info"] for row in read(done)]
+    assert [own["n"] for own in found] == [None] * 5 + [1.0] * 5 + [0.5] * 5
+    assert found[14]["deep"] == {"empty": None, "list": [None]}, "Parquet has no empty struct"
+    assert found[14]["index"] == 14
+
+
+CLASHES = [
+    pytest.param([{"id": 1}, {"id": "x"}], "row 1 (line 2):extra_info", "str", id="key of two types"),
+    pytest.param([{"id": 1}, "x"], "row 1 (line 2):extra_info", "is a str", id="not always a dict"),
+    pytest.param([{"id": 1}, {"id": 1 << 70}], "row 1 (line 2):extra_info", "too large", id="large"),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 100])
+@pytest.mark.parametrize(("extra", "place", "said"), CLASHES)
+def test_extra_info_without_one_type_is_named_by_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: list[Any], place: str, said: str, chunk: int
+) -> None:
+    monkeypatch.setattr("harness.data.sources.ROWS", chunk)
+    source = lines(tmp_path / "a.jsonl", [VERLS | {"extra_info": own} for own in extra])
+    with pytest.raises(DataError) as refused:
+        convert(source, tmp_path / "out.parquet", Wanted())
+    (problem,) = refused.value.problems
+    assert place in str(problem.where)
+    assert said in problem.what
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_a_column_extra_info_that_holds_no_dictionary_is_left_out_and_named(tmp_path: Path) -> None:
+    rows = [{"question": "a 1?", "answer": "#### 1", "extra_info": "text"}]
+    done = convert(separated(tmp_path / "a.csv", rows), tmp_path / "out.parquet", Wanted())
+    assert done.left_out == ("extra_info",)
+    assert read(done)[0]["extra_info"]["index"] == 0
+
+
+# The row's other columns, the truth that is asked for, what is read as the truth, and what is left out.
+TRUTHS = [
+    pytest.param({"answer": "2"}, None, "1", ("answer",), id="verl's own column is read, the other is not"),
+    pytest.param({"answer": "2"}, "answer", "2", ("reward_model",), id="--truth decides"),
+    pytest.param({"data_source": "d"}, None, "1", (), id="nothing else"),
+]
+
+
+@pytest.mark.parametrize(("more", "truth", "read_as", "left"), TRUTHS)
+def test_what_is_called_left_out_is_what_was_not_read(
+    tmp_path: Path, more: dict[str, Any], truth: str | None, read_as: str, left: tuple[str, ...]
+) -> None:
+    done = convert(lines(tmp_path / "a.jsonl", [VERLS | more]), tmp_path / "out.parquet", Wanted(truth=truth))
+    assert done.left_out == left
+    assert read(done)[0]["reward_model"]["ground_truth"] == read_as
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity"])
