@@ -43,15 +43,25 @@ def check(
             else f"roles: {[m.get('role') for m in messages]}",
             todo="compare the messages with what the model's chat template reads",
         )
-    tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"])
-    if tokens > max_prompt_length:
+    size = len(tokens(tokenizer, [text])[0])
+    if size > max_prompt_length:
         raise DataError(
-            f"the prompt has {tokens} tokens, more than data.max_prompt_length={max_prompt_length}",
+            f"the prompt has {size} tokens, more than data.max_prompt_length={max_prompt_length}",
             where=where,
             why="verl drops them (filter_overlong_prompts) or stops at them; num_samples=0: none is left",
-            todo=f"set data.max_prompt_length={tokens} or more, or shorten the prompts",
+            todo=f"set data.max_prompt_length={size} or more, or shorten the prompts",
         )
-    return Rendered(text=text, tokens=tokens)
+    return Rendered(text=text, tokens=size)
+
+
+def tokens(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of rendered prompts, with none added.
+
+    ``verbose=False``: transformers would warn of a text longer than the model's positions, once a process and
+    without a row; the limit that counts here is data.max_prompt_length, and the finding names the rows.
+    """
+    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
 
 
 def no_template(tokenizer: Any, where: str = "--model") -> ModelError:

@@ -13,10 +13,10 @@ from typing import Any
 
 from harness.data import sources
 from harness.data.arrow_rows import batch, schema
+from harness.data.chunk import Chunk
 from harness.data.extra_info import COLUMN, ExtraInfo
 from harness.data.layouts import Layout, LayoutName, detect, rows
 from harness.data.refused import Refused
-from harness.data.sources import Chunk
 from harness.errors import DataError
 from harness.evidence.files import explain
 
@@ -112,7 +112,7 @@ def _pass(
                 if writer is None:
                     written = extra.kind
                     writer = stack.enter_context(_writer(beside, written, layout))
-                if not refused.places and extra.kind == written:
+                if not refused and extra.kind == written:
                     writer.write_batch(batch(made, theirs))
                 count += chunk.rows
                 if progress is not None:

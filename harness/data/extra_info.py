@@ -8,20 +8,21 @@ a second time with all of it (:mod:`harness.data.convert`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any
 
+from harness.data.chunk import Chunk
 from harness.data.refused import Refused
-from harness.data.sources import Chunk
 from harness.errors import Problem
 
 COLUMN = "extra_info"
 
 
 class ExtraInfo:
-    """Takes the column chunk by chunk; ``kind`` is the struct that holds all rows so far, none without any."""
+    """Takes the column chunk by chunk; ``kind`` is the struct that holds all rows so far, if any."""
 
     def __init__(self, kind: Any = None) -> None:
-        """Start from the ``pyarrow.StructType`` of an earlier pass over the same rows, where there was one."""
+        """Start from the ``pyarrow.StructType`` that an earlier pass over the same rows came to."""
         self.kind = kind
         self._others = Refused()
 
@@ -37,8 +38,8 @@ class ExtraInfo:
         """
         import pyarrow as pa
 
-        values = [self._dict(chunk, row, value) for row, value in enumerate(chunk.columns.get(COLUMN) or ())]
-        if not any(value is not None for value in values):
+        values = self._dicts(chunk)
+        if not any(values):
             return None if self.kind is None else pa.nulls(chunk.rows, self.kind)
         try:
             array = pa.array(values)
@@ -49,19 +50,24 @@ class ExtraInfo:
             refused.note(chunk, row, COLUMN, f"does not fit the rows before it: {why}")
             return None
 
-    def _dict(self, chunk: Chunk, row: int, value: Any) -> dict[str, Any] | None:
-        if value is not None and not isinstance(value, dict):
-            self._others.note(chunk, row, COLUMN, f"is a {type(value).__name__}, and in other rows a dict")
-        return value if isinstance(value, dict) else None
+    def _dicts(self, chunk: Chunk) -> list[dict[str, Any] | None]:
+        values = chunk.columns.get(COLUMN) or []
+        if {type(value) for value in values} <= {dict, NoneType}:
+            return values
+        for row, value in enumerate(values):
+            if value is not None and not isinstance(value, dict):
+                what = f"is a {type(value).__name__}, and in other rows a dict"
+                self._others.note(chunk, row, COLUMN, what)
+        return [value if isinstance(value, dict) else None for value in values]
 
     def problems(self) -> Iterator[Problem]:
-        """Rows with something else than a dictionary, where others have one; a column of texts is left out."""
+        """Rows with something else than a dictionary, where others have one; a column of texts is none."""
         if self.kept:
             yield from self._others.problems()
 
 
 def with_own(theirs: Any, own: Mapping[str, Any]) -> Any:
-    """Add arrays of ours to the user's ``pyarrow.StructArray`` where it has no such key, or no value there."""
+    """Add arrays of ours to the user's ``pyarrow.StructArray`` where it has no such key or no value."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

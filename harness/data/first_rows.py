@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.data import gsm8k, parquet_check
+from harness.data import chat_check, gsm8k, parquet_check
 from harness.errors import DataError
 from harness.evidence.files import explain
 
@@ -84,7 +84,7 @@ def _batches(sources: Sequence[Path]) -> Iterator[Any]:
 
 def _tokens(tokenizer: Any, messages: Any) -> int:
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return len(chat_check.tokens(tokenizer, [text])[0])
 
 
 def _write(table: Any, folder: Path) -> Path:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from harness.data import gsm8k
+from harness.data.chunk import Chunk
 from harness.data.refused import Refused
-from harness.data.sources import Chunk
 from harness.errors import DataError, OverrideError
 
 LayoutName = Literal["verl", "gsm8k", "flat"]

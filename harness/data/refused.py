@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from harness.data.sources import Chunk
 from harness.errors import Problem
 
-_SHOWN = 3
+if TYPE_CHECKING:
+    from harness.data.chunk import Chunk
+
+SHOWN = 10
+_TODO = "repair or remove these rows; nothing was written"
 
 
 @dataclass(kw_only=True)
-class Refused:
-    """Rows that cannot be converted, by column and reason; the first few places are kept."""
+class _Kind:
+    first: Problem
+    count: int = 0
+    others: list[str] = field(default_factory=list)
 
-    places: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    @property
+    def problem(self) -> Problem:
+        if self.count == 1:
+            return self.first
+        shown = ", ".join(self.others)
+        rest = self.count - 1 - len(self.others)
+        others = f" and {rest} others" if rest else ""
+        more = f" (and in {self.count - 1} more: {shown}{others})"
+        return Problem(
+            what=self.first.what + more, where=self.first.where, why=self.first.why, todo=self.first.todo
+        )
+
+
+class Refused:
+    """Collects bad rows by column and reason; the first few places of each kind are kept."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a row was refused."""
+        return bool(self._kinds)
 
     def note(self, chunk: Chunk, row: int, column: str, what: str) -> None:
-        """Remember one row."""
-        self.counts[column, what] += 1
-        kept = self.places.setdefault((column, what), [])
-        if len(kept) < _SHOWN:
-            kept.append(chunk.where(row, column))
+        """Remember one row of a chunk."""
+        where = f"{chunk.path}:{chunk.place(row)}:{column}"
+        found = Problem(what=f"{column} {what}", where=where, todo=_TODO)
+        self.add(found, place=chunk.place(row), kind=(column, what))
+
+    def add(self, found: Problem, *, place: str, kind: tuple[str, str]) -> None:
+        """Remember one row or line; of one ``kind`` the first problem is told, and the others' places."""
+        known = self._kinds.setdefault(kind, _Kind(first=found))
+        known.count += 1
+        if 1 < known.count <= SHOWN:
+            known.others.append(place)
 
     def problems(self) -> Iterator[Problem]:
-        """One problem a column and reason, with the places of the first rows."""
-        for (column, what), places in self.places.items():
-            count = self.counts[column, what]
-            more = f" (and in {count - 1} more rows: {', '.join(places[1:])})" if count > 1 else ""
-            todo = "repair or remove these rows; nothing was written"
-            yield Problem(what=f"{column} {what}{more}", where=places[0], todo=todo)
+        """One problem a kind."""
+        return (kind.problem for kind in self._kinds.values())

@@ -13,10 +13,10 @@ from typing import Any
 
 from harness.data import chat_check, parquet_schema
 from harness.data.finding import Finding
+from harness.data.repeats import Repeats
 
 ROLES = frozenset({"system", "user", "assistant", "tool"})
 _SHOWN = 3
-_TEXT_PARTS, _MESSAGES = "\x1f", "\x1e"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class RowWatch:
         """Take ``tokenizer`` to render prompts (the first ``render``), or none to leave that out."""
         self._path, self._key, self._tokenizer, self._limit = path, prompt_key, tokenizer, limit
         self._render_until = render
-        self._hashes = array("q")
+        self._repeats = Repeats()
         self._tokens = array("I")
         self._rows: dict[str, list[int]] = {}
         self._counts: Counter[str] = Counter()
@@ -58,19 +58,22 @@ class RowWatch:
             self._note("empty-truth", first, _indices(_blank(truths)))
         messages = pc.list_flatten(prompts)
         parents = pc.list_parent_indices(prompts)
-        self._look_at_roles(first, batch.num_rows, parents, pc.struct_field(messages, "role"))
+        broken = self._without_user(first, batch.num_rows, parents, pc.struct_field(messages, "role"))
         contents = pc.struct_field(messages, "content")
         if parquet_schema.is_string(contents.type):
             blank = pc.and_(
                 _blank(contents), pc.equal(pc.cast(pc.struct_field(messages, "role"), "string"), "user")
             )
-            self._note("empty-prompt", first, _distinct(pc.filter(parents, pc.fill_null(blank, False))))
-        self._hash(prompts, messages, contents)
+            distinct = _distinct(pc.filter(parents, pc.fill_null(blank, False)))
+            self._note("empty-prompt", first, distinct)
+            broken[distinct] = True
+        self._repeats.add(prompts, messages, contents, broken)
         left = batch.num_rows if self._render_until is None else max(self._render_until - first, 0)
         if self._tokenizer is not None and left:
             self._tokenize(first, prompts.slice(0, left).to_pylist())
 
-    def _look_at_roles(self, first: int, rows: int, parents: Any, roles: Any) -> None:
+    def _without_user(self, first: int, rows: int, parents: Any, roles: Any) -> Any:
+        """Count the roles, and return which rows have no message of a user."""
         import numpy as np
         import pyarrow.compute as pc
 
@@ -81,27 +84,11 @@ class RowWatch:
         answered = np.zeros(rows, dtype=bool)
         answered[asked.to_numpy(zero_copy_only=False)] = True
         self._note("no-user", first, np.flatnonzero(~answered).tolist())
-
-    def _hash(self, prompts: Any, messages: Any, contents: Any) -> None:
-        """Remember 64 bits of each prompt: with a million rows, one false pair in 37 million files."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if not parquet_schema.is_string(contents.type):
-            self._hashes.extend(hash(str(value)) for value in prompts.to_pylist())
-            return
-        parts = [
-            pc.fill_null(pc.cast(a, "string"), "") for a in (pc.struct_field(messages, "role"), contents)
-        ]
-        joined = pc.binary_join_element_wise(*parts, _TEXT_PARTS)
-        counts = pc.fill_null(pc.cast(pc.list_value_length(prompts), "int64"), 0)
-        offsets = pa.concat_arrays([pa.array([0], "int64"), pc.cumulative_sum(counts)])
-        texts = pc.binary_join(pa.LargeListArray.from_arrays(offsets, joined), _MESSAGES)
-        self._hashes.extend(map(hash, texts.to_pylist()))
+        return ~answered
 
     def _tokenize(self, first: int, conversations: list[Any]) -> None:
         texts = self._rendered(first, conversations)
-        ids = self._tokenizer([text or "" for text in texts], add_special_tokens=False)["input_ids"]
+        ids = chat_check.tokens(self._tokenizer, [text or "" for text in texts])
         sizes = [len(row) for row in ids]
         self._tokens.extend(sizes)
         self._note("overlong", first, [row for row, size in enumerate(sizes) if size > self._limit])
@@ -155,7 +142,7 @@ class RowWatch:
                 said = {"limit": self._limit, "refused": self._refused}
                 yield self._finding(kind, level, what.format(**said), why.format(**said), todo)
         yield from self._unknown_roles()
-        yield from self._duplicates()
+        yield from self._repeats.findings(path=self._path, prompt_key=self._key)
         if not self._has_style:
             yield Finding(
                 id="data-no-style",
@@ -185,24 +172,6 @@ class RowWatch:
                     why="chat templates know system, user, assistant and tool; others are dropped or refused",
                     todo="rename the role, or check the prompt that comes out: --model FOLDER",
                 )
-
-    def _duplicates(self) -> Iterator[Finding]:
-        import numpy as np
-
-        hashes = np.frombuffer(self._hashes, dtype=np.int64) if self._hashes else np.empty(0, np.int64)
-        _, firsts, counts = np.unique(hashes, return_index=True, return_counts=True)
-        again = int((counts - 1).sum())
-        if again:
-            row = int(firsts[counts > 1].min())
-            other = int(np.flatnonzero(hashes == hashes[row])[1])
-            yield Finding(
-                id="data-duplicates",
-                level="warning",
-                key=f"{self._path}:row {row}, {other}:{self._key}",
-                what=f"{again} of {len(hashes)} prompts repeat an earlier one",
-                why="they count several times in every epoch; in a validation file they bias the mean",
-                todo="drop them, unless they are meant",
-            )
 
 
 _FILTER = "verl drops it where data.filter_overlong_prompts is set and stops at it where it is not"

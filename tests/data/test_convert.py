@@ -303,7 +303,7 @@ def test_ours_is_added_to_extra_info_only_where_the_row_has_none(
 def test_keys_that_only_later_rows_have_are_kept_and_the_file_is_still_streamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.data.sources.ROWS", 4)
+    monkeypatch.setattr("harness.data.text_files.ROWS", 4)
     told: list[int] = []
     extra: list[Any] = [{}] * 5 + [{"n": 1}] * 5 + [{"n": 0.5, "deep": {"empty": {}, "list": [{}]}}] * 5
     rows = [VERLS | {"extra_info": own} for own in extra]
@@ -329,7 +329,7 @@ CLASHES = [
 def test_extra_info_without_one_type_is_named_by_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: list[Any], place: str, said: str, chunk: int
 ) -> None:
-    monkeypatch.setattr("harness.data.sources.ROWS", chunk)
+    monkeypatch.setattr("harness.data.text_files.ROWS", chunk)
     source = lines(tmp_path / "a.jsonl", [VERLS | {"extra_info": own} for own in extra])
     with pytest.raises(DataError) as refused:
         convert(source, tmp_path / "out.parquet", Wanted())
@@ -361,6 +361,53 @@ def test_what_is_called_left_out_is_what_was_not_read(
     done = convert(lines(tmp_path / "a.jsonl", [VERLS | more]), tmp_path / "out.parquet", Wanted(truth=truth))
     assert done.left_out == left
     assert read(done)[0]["reward_model"]["ground_truth"] == read_as
+
+
+def said_of(source: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        convert(source, source.with_name("out.parquet"), Wanted(data_source="d"))
+    return str(caught.value)
+
+
+def test_every_bad_row_of_a_csv_is_named_and_the_rest_counted(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    bad = [f"only{n}" for n in range(12)]
+    source.write_text("\n".join(["prompt,response", "a,b", *bad, "", ",c", '"x"y,z', "d,e,f"]) + "\n")
+    said = said_of(source)
+    assert "a.csv:row 1 (line 3): 1 cells" in said
+    others = ", ".join(f"row {n} (line {n + 2}) with 1 cells" for n in range(2, 11))
+    assert f"(and in 12 more: {others} and 3 others)" in said
+    # The row after them has its own number, and what is wrong in its cells is told as well.
+    assert "a.csv:row 13 (line 16):prompt: prompt is null or empty" in said
+    assert "a.csv:17: this line is not CSV" in said
+
+
+def test_every_line_that_is_not_json_is_named_with_the_bad_values_of_the_others(tmp_path: Path) -> None:
+    source = tmp_path / "a.jsonl"
+    good = '{"prompt": "a", "response": "b"}'
+    source.write_text(f'{good}\n{{\n{good}\nx y\n{{"prompt": "", "response": "b"}}\n')
+    said = said_of(source)
+    assert "a.jsonl:2:character 2: this line is not JSON (and in 1 more: line 4)" in said
+    assert "a.jsonl:row 4 (line 5):prompt" in said
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_lines_that_are_not_utf_8_are_named(tmp_path: Path, name: str) -> None:
+    source = tmp_path / name
+    row = b'{"prompt": "%s", "response": "b"}' if name == "a.jsonl" else b"%s,b"
+    texts = [b"good", b"caf\xe9", "gr\u00fcn".encode(), b"\xff"]
+    head = [] if name == "a.jsonl" else [b"prompt,response"]
+    source.write_bytes(b"\n".join([*head, *(row % text for text in texts)]))
+    second, fourth = (2, 4) if name == "a.jsonl" else (3, 5)
+    said = said_of(source)
+    assert f"{name}:{second}: this line is not UTF-8: byte 0xe9" in said
+    assert f"(and in 1 more: line {fourth})" in said
+
+
+def test_a_file_in_utf_16_is_called_so(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("prompt,response\na,b\n", encoding="utf-16")
+    assert "the file is UTF-16" in said_of(source)
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity"])

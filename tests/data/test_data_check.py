@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -120,6 +121,22 @@ def test_a_good_file_has_no_finding_and_its_lengths_are_those_of_the_template(tm
     assert found.prompt == texts[0]
 
 
+def test_broken_rows_are_no_duplicates_of_each_other(tmp_path: Path) -> None:
+    def change(rows: list[Row]) -> None:
+        rows += [dict(rows[2])]
+        for number, prompt in enumerate([None, None, [], [], "empty", "empty", "system", "system"]):
+            messages: Any = prompt
+            if isinstance(prompt, str):
+                role, content = ("user", " ") if prompt == "empty" else ("system", "s")
+                messages = [{"role": role, "content": content}]
+            rows.insert(number, dict(rows[-1]) | {"prompt": messages})
+
+    found = data_check.check(write(tmp_path / "a.parquet", change))
+    (twice,) = [finding for finding in found.findings if finding.id == "data-duplicates"]
+    assert twice.what.startswith("1 of 7 prompts repeat")
+    assert "row 10, 14:" in twice.key
+
+
 def test_faults_of_form_and_of_meaning_are_told_together(tmp_path: Path) -> None:
     def change(rows: list[Row]) -> None:
         rows[1]["data_source"] = None
@@ -127,6 +144,23 @@ def test_faults_of_form_and_of_meaning_are_told_together(tmp_path: Path) -> None
 
     found = data_check.check(write(tmp_path / "a.parquet", change))
     assert {finding.id for finding in faults(found.findings)} == {"data-form", "data-empty-prompt"}
+
+
+def test_a_long_prompt_is_a_finding_and_no_line_of_transformers(tmp_path: Path) -> None:
+    said: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = said.append  # type: ignore[method-assign]
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        tokenizer = tiny_tokenizer.make()
+        longer = set_prompt(4, ("user", "x" * (tokenizer.model_max_length + 1)))
+        found = data_check.check(write(tmp_path / "a.parquet", longer), tokenizer=tokenizer)
+        assert [finding.id for finding in found.findings] == ["data-overlong"]
+        assert not said, said[0].getMessage()
+        tokenizer("x" * (tokenizer.model_max_length + 1))
+        assert said, "transformers would have said it"
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
 
 
 def test_a_name_that_verl_refuses(tmp_path: Path) -> None:
