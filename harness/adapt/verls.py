@@ -55,6 +55,7 @@ class Verls(_Model):
 
     releases: tuple[str, ...]
     trainers: dict[Trainer, str]
+    data_endings: dict[str, str]
     moved: tuple[Moved, ...]
     settings: tuple[Setting, ...]
     keys: dict[str, tuple[str, ...]] = Field(min_length=1)
@@ -79,6 +80,11 @@ def installed(before: str) -> bool:
 def trainers(verl: str) -> tuple[Trainer, ...]:
     """The trainers that ``verl`` has, its default first."""
     return tuple(name for name, since in table().trainers.items() if not _older(verl, since))
+
+
+def data_endings(verl: str) -> tuple[str, ...]:
+    """The endings of data files that ``verl`` has a reader for."""
+    return tuple(ending for ending, since in table().data_endings.items() if not _older(verl, since))
 
 
 def present(key: str, verl: str) -> bool | None:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.data import chat_check, parquet_check
+from harness.adapt.verls import here
+from harness.data import chat_check, file_kind, parquet_check
 from harness.data.finding import Finding, of_problems
 from harness.data.row_watch import Lengths, RowWatch
 from harness.errors import DataError, ModelError
@@ -54,7 +55,12 @@ def check(
     against ``limit``.
     ``progress`` is called with the number of rows so far.
     """
-    findings: list[Finding] = [*_suffix(path), *_template(tokenizer)]
+    findings = _template(tokenizer)
+    other = file_kind.finding(path, verl=here())
+    if other is not None:
+        findings.insert(0, other)
+        if not file_kind.holds_parquet(path):
+            return Checked(path=path, findings=tuple(findings))
     renders = tokenizer if getattr(tokenizer, "chat_template", None) else None
     seen = RowWatch(path=str(path), prompt_key=prompt_key, tokenizer=renders, limit=limit, render=render)
 
@@ -89,14 +95,6 @@ def _further(seen: RowWatch, known: list[Finding]) -> list[Finding]:
     """What the rows mean, less what their form says already: a row without messages has no user either."""
     formless = any(" has no messages" in f.what or " is null" in f.what for f in known)
     return [f for f in seen.findings() if not (formless and f.id == "data-no-user")]
-
-
-def _suffix(path: Path) -> list[Finding]:
-    if path.suffix == ".parquet" or not path.is_file():
-        return []
-    what = f"verl refuses the file's name: it ends in {path.suffix or 'nothing'!r}"
-    why = "RLHFDataset chooses the reader by the name: .parquet, .json or .jsonl, else ValueError"
-    return [Finding(id="data-suffix", key=str(path), what=what, why=why, todo="rename it to NAME.parquet")]
 
 
 def _template(tokenizer: Any) -> list[Finding]:

@@ -5,13 +5,15 @@ The rows are streamed batch by batch, so a file larger than memory can be checke
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.data import parquet_schema
+from harness.adapt.verls import here
+from harness.data import file_kind, parquet_schema
 from harness.errors import DataError, Problem
 
 _BATCH = 1024
@@ -112,18 +114,19 @@ def opened(path: Path) -> Any:
 
 def _unreadable(path: Path) -> str:
     """Tell a truncated Parquet file from a file of another kind: both ends should say ``PAR1``."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(4)
-    except OSError:
+    if not os.access(path, os.R_OK):
         return "the file cannot be read"
-    return "the Parquet file is truncated or damaged" if head == b"PAR1" else "this is not a Parquet file"
+    cut = file_kind.holds_parquet(path)
+    return "the Parquet file is truncated or damaged" if cut else "this is not a Parquet file"
 
 
 def _remedy(path: Path) -> str:
-    if path.suffix in {".json", ".jsonl", ".csv"}:
-        return f"convert it: verlock data convert {path} OUT.parquet"
-    return "copy or download it again, and compare its size"
+    other = file_kind.finding(path, verl=here())
+    return (
+        str(other.todo)
+        if other and not file_kind.holds_parquet(path)
+        else "copy or download it again, and compare its size"
+    )
 
 
 def _batches(file: Any, prompt_key: str) -> Iterator[Any]:

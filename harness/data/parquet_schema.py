@@ -6,8 +6,10 @@ What verl 0.9.1 reads: ``prompt`` as a list of chat messages (``utils/dataset/rl
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from harness.data import file_kind
 from harness.errors import Problem
 
 CONVERT = (
@@ -42,7 +44,7 @@ def _no_prompt(names: list[str], path: str, key: str) -> Problem:
     what = f"no column {key!r}; the columns are {', '.join(names) or 'none'}"
     if {"question", "answer"} <= set(names):
         why = "this is the raw GSM8K layout, which verl cannot read"
-        todo = "convert it: verlock data convert IN OUT (or verl's examples/data_preprocess/gsm8k.py)"
+        todo = f"{file_kind.convert(Path(path))} (or verl's examples/data_preprocess/gsm8k.py)"
         return Problem(what=what, where=path, why=why, todo=todo)
     similar = [name for name in names if name.lower() in {"prompt", "prompts", "messages", "conversations"}]
     todo = f"set data.prompt_key={similar[0]}" if similar else CONVERT

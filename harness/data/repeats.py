@@ -1,4 +1,4 @@
-"""Prompts that repeat an earlier one, with 64 bits a row: one false pair in 37 million files of a million rows.
+"""Prompts that repeat an earlier one, by 64 bits a row: one false pair in 37 million files of a million rows.
 
 A row without a question repeats no other one: it is told as what it is, and has no hash.
 """

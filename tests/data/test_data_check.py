@@ -22,6 +22,7 @@ if importlib.util.find_spec("transformers") is None:
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.adapt import verls
 from harness.data import data_check, tiny_task, tiny_tokenizer
 from harness.data.finding import faults
 
@@ -165,7 +166,54 @@ def test_a_long_prompt_is_a_finding_and_no_line_of_transformers(tmp_path: Path) 
 
 def test_a_name_that_verl_refuses(tmp_path: Path) -> None:
     found = data_check.check(write(tmp_path / "rows.pq"))
-    assert [finding.id for finding in faults(found.findings)] == ["data-suffix"]
+    (finding,) = faults(found.findings)
+    assert finding.id == "data-suffix"
+    assert finding.todo == f"rename it: mv {tmp_path}/rows.pq {tmp_path}/rows.parquet"
+    assert found.rows == 6, "and its rows were checked"
+
+
+# The file, the release of verl, the id, what is said of the name.
+OTHER_KINDS = [
+    ("my rows.jsonl", "0.9.1", "file-not-checked", "verl 0.9.1 reads a .jsonl file"),
+    ("my rows.json", "0.7.1", "file-not-checked", "verl 0.7.1 reads a .json file"),
+    ("my rows.JSONL", "0.9.1", "data-suffix", "verl 0.9.1 reads no file that ends in .JSONL"),
+    ("my rows.jsonl", "0.6.1", "data-suffix", "verl 0.6.1 reads no file that ends in .jsonl"),
+    ("my rows.csv", "0.8.0", "data-suffix", "verl 0.8.0 reads no file that ends in .csv"),
+]
+
+
+@pytest.mark.parametrize(("name", "verl", "kind", "said"), OTHER_KINDS)
+def test_another_kind_of_file_is_one_finding_with_the_command_that_converts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, verl: str, kind: str, said: str
+) -> None:
+    monkeypatch.setattr(data_check, "here", lambda: verl)
+    path = tmp_path / name
+    path.write_text('{"prompt": "q"}\n')
+    (finding,) = data_check.check(path).findings
+    assert (finding.id, finding.level) == (kind, "fault")
+    assert finding.what.startswith(said)
+    assert finding.todo == f"convert it: verlock data convert '{path}' '{tmp_path}/my rows.parquet'"
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".json", ".jsonl", ".csv", ".JSONL"])
+def test_verls_own_class_reads_the_endings_that_are_said(tmp_path: Path, ending: str) -> None:
+    if importlib.util.find_spec("verl") is None:
+        pytest.skip("verl comes with the lock of an environment that trains")
+    from omegaconf import OmegaConf
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    path = tmp_path / f"rows{ending}"
+    row = next(iter(tiny_task.make(1, seed=3, split="train")))
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    else:
+        path.write_text(json.dumps(row) + "\n")
+    config = OmegaConf.create({"cache_dir": str(tmp_path), "filter_overlong_prompts": False})
+    if ending in verls.data_endings(verls.here()):
+        assert len(RLHFDataset(data_files=str(path), tokenizer=TOKENIZER, config=config)) == 1
+    else:
+        with pytest.raises(ValueError, match="Unsupported file format"):
+            RLHFDataset(data_files=str(path), tokenizer=TOKENIZER, config=config)
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -19,10 +19,13 @@ if importlib.util.find_spec("verl") is None:
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.data import gsm8k, tiny_tokenizer
+from harness.data import data_check, gsm8k, tiny_tokenizer
 from harness.data.finding import Finding
+from harness.errors import DataError
 from harness.evidence.documents import Preflighted
+from harness.ladder.options import ClimbOptions
 from harness.ladder.preflight.command_line import TRAINER, parse
+from harness.ladder.preflight.prepare import prepare
 from harness.ladder.preflight.static import Inspected, inspect, standing_in
 
 ROOT = Path(__file__).parents[2]
@@ -230,6 +233,25 @@ def test_fewer_visible_devices_than_the_default_of_eight(judge: Judge) -> None:
     found = judge(environ={"CUDA_VISIBLE_DEVICES": "0,1"})  # P04
     assert ids(found) == {"visible-devices"}
     assert "trainer.n_gpus_per_node=2" in str(only(found, "visible-devices").todo)
+
+
+def test_a_file_of_another_kind_is_spoken_of_as_data_check_does(judge: Judge, place: Path) -> None:
+    for name in ("rows.jsonl", "rows.csv"):
+        (place / name).write_text('{"prompt": "q"}\n')
+    (read,) = judge("data.train_files=rows.jsonl").findings
+    (refused,) = judge("data.train_files=rows.csv").findings
+    assert (read.level, refused.level) == ("note", "fault"), "verl reads JSON"
+    for finding, name in ((read, "rows.jsonl"), (refused, "rows.csv")):
+        (same,) = data_check.check(place / name).findings
+        assert finding.document() == same.document() | {"level": finding.level}
+        assert finding.todo == f"convert it: verlock data convert {place}/{name} {place}/rows.parquet"
+
+
+def test_rows_that_are_not_parquet_end_a_run_with_that_command(judge: Judge, place: Path) -> None:
+    (place / "rows.jsonl").write_text('{"prompt": "q"}\n')
+    found = judge("data.train_files=rows.jsonl")
+    with pytest.raises(DataError, match=r"convert it: verlock data convert \S+rows.jsonl"):
+        prepare(found, ClimbOptions(runs=place), stand_in=False)
 
 
 def test_a_program_that_is_not_the_trainer(judge: Judge) -> None:

@@ -112,8 +112,6 @@ def _data_file(given: str, key: str, section: Mapping[str, Any], folder: Path, t
     path = folder / Path(given).expanduser()
     if not path.is_file():
         return DataFile(given=given, key=key, present=False)
-    if path.suffix in {".json", ".jsonl"}:  # verl reads them; what is in them is looked at by converting
-        return DataFile(given=given, key=key, present=True)
     # What is too long depends on data.filter_overlong_prompts: a rule says so, not the check.
     found = check(
         path,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.adapt import verls
-from harness.data import first_rows
+from harness.data import file_kind, first_rows
 from harness.data.model_check import tokenizer_of
 from harness.errors import Problem
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import TINY, ClimbOptions
 from harness.ladder.overrides import for_rung
 from harness.ladder.preflight import stand_ins
+from harness.ladder.preflight.facts import DataFile
 from harness.ladder.preflight.settings import Settings
 from harness.ladder.preflight.shrink import PROMPTS, Change, changes, words
 from harness.ladder.preflight.static import Inspected
@@ -50,6 +51,8 @@ def prepare(
     rows = PROMPTS * max(options.steps, 2)
     home = (options.runs / "preflight").absolute()
     files = stand_ins.files(inspected)
+    if not files and not stand_in:
+        _refuse_unread(facts.train)
     kept = first_rows.keep(
         [first_rows.stand_in(home, rows=rows)] if stand_in and not files else files,
         home,
@@ -78,6 +81,14 @@ def prepare(
         changes=(*mends, *(change for change in made if not change.same)),
         not_verified=tuple(open_),
     )
+
+
+def _refuse_unread(files: Sequence[DataFile]) -> None:
+    """Raise :class:`DataError` for files that verl reads and a small run here does not."""
+    found = [finding for file in files if file.checked for finding in file.checked.findings]
+    unread = [finding.problem for finding in found if finding.id == file_kind.NOT_CHECKED]
+    if unread:
+        raise DataError(*unread)
 
 
 def _shape() -> Inputs:

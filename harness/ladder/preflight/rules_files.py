@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 
+from harness.data import file_kind
 from harness.data.finding import Finding
-from harness.ladder.preflight.facts import DataFile, Facts
+from harness.ladder.preflight.facts import Facts
 from harness.ladder.preflight.settings import Settings
 
 _PASSED = ("data_source", "solution_str", "ground_truth", "extra_info")
@@ -53,7 +55,9 @@ def rows(s: Settings, facts: Facts) -> Iterator[Finding]:
     for file in (*facts.train, *facts.val):
         if file.checked is not None:
             # Without a model here there is nothing to render; the run does it.
-            yield from (finding for finding in file.checked.findings if finding.id != "data-not-rendered")
+            found = (finding for finding in file.checked.findings if finding.id != "data-not-rendered")
+            # verl reads it, so the command is not wrong; what its rows hold is not known.
+            yield from (replace(f, level="note") if f.id == file_kind.NOT_CHECKED else f for f in found)
     counted = [file.checked.rows for file in facts.train if file.checked and file.checked.rows]
     total, batch = sum(counted), s.number("data.train_batch_size")
     if counted and len(counted) == len(facts.train) and total < batch:
@@ -194,21 +198,4 @@ def legacy(s: Settings, _facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _json_only(files: tuple[DataFile, ...]) -> Iterator[Finding]:
-    for file in files:
-        if file.present and file.checked is None:
-            yield Finding(
-                id="file-not-checked",
-                level="note",
-                key=file.key,
-                what=f"{file.given}: verl reads JSON, and its rows were not looked at",
-                todo=f"verlock data convert {file.given} OUT.parquet",
-            )
-
-
-def unchecked(_s: Settings, facts: Facts) -> Iterator[Finding]:
-    """Files that verl reads and this check does not."""
-    yield from _json_only((*facts.train, *facts.val))
-
-
-RULES = (present, rows, overlong, sources, model, reward, legacy, unchecked)
+RULES = (present, rows, overlong, sources, model, reward, legacy)
