@@ -41,8 +41,9 @@ def attempt(
     if manager not in get_args(Manager):
         raise OverrideError(f"--manager {manager} is unknown", todo=f"one of: {', '.join(get_args(Manager))}")
     trial = Trial(reward=reward, data=data, rows=n, manager=manager, model=model, seconds=seconds)  # type: ignore[arg-type]
-    calls = run(trial, output.line)
-    found = reward_calls.evaluate(calls, reward=reward, manager=manager)
+    tried = run(trial, output.line)
+    calls = tried.calls
+    found = [tried.finding] if tried.finding else reward_calls.evaluate(calls, reward=reward, manager=manager)
     shown = reward_calls.document(calls)
 
     def human() -> None:
@@ -55,7 +56,8 @@ def attempt(
                 f"  a call takes {times['median'] * 1000:.2f} ms, at most {times['longest'] * 1000:.1f} ms"
             )
         tell_findings(output, found)
-        output.line(f"{len(calls)} responses; faults: {len(faults(found))}", style="bold")
+        scored = f"{len(calls)} responses" if calls else "it was not called"
+        output.line(f"{scored}; faults: {len(faults(found))}", style="bold")
 
     output.result({**shown, "findings": [finding.document() for finding in found]}, human)
     if faults(found):

@@ -136,6 +136,10 @@ class ClimbOptions:
                 where="--reward",
             )
         file = Path(path).expanduser().resolve()
+        if not function.isidentifier():
+            raise OverrideError(
+                f"{function!r} can be no function's name", where="--reward", todo="give PATH:FUNCTION"
+            )
         if not file.is_file():
             raise OverrideError(
                 f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward"
@@ -147,8 +151,8 @@ class ClimbOptions:
 def _parses(file: Path) -> None:
     """Find a syntax error now: verl's loader reports only that it could not load the file."""
     try:
-        ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-    except (SyntaxError, UnicodeDecodeError) as error:
+        ast.parse(file.read_bytes(), filename=str(file))
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         raise OverrideError(
             f"the reward file is not Python: {error}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.data.finding import Finding
+from harness.ladder.reward_source import NO_SCORE
 
 _SLOW = 1.0
 
@@ -41,7 +42,7 @@ class Call:
 def evaluate(calls: Sequence[Call], *, reward: str, manager: str) -> list[Finding]:
     """Everything that would stop or spoil a training run with this reward function."""
     found = [*_manager(manager)]
-    for check in (_ended, _raised, _types, _random, _keys, _sense, _time):
+    for check in (_ended, _raised, _no_score, _types, _random, _keys, _sense, _time):
         found += check(calls, reward)
     return found
 
@@ -88,7 +89,7 @@ def _ended(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
 
 
 def _raised(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
-    for error in dict.fromkeys(call.error for call in calls if call.error):
+    for error in dict.fromkeys(call.error for call in calls if call.error and not _scoreless(call)):
         bad = [call for call in calls if call.error == error]
         yield Finding(
             id="reward-raises",
@@ -96,6 +97,23 @@ def _raised(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
             what=f"it raises {error}: {_at(bad)}",
             why="verl does not catch it: the training ends at the first such response",
             todo="return a score for every text, also for one that cannot be parsed",
+        )
+
+
+def _scoreless(call: Call) -> bool:
+    """Whether it was verl's manager that missed the key: then no line of the user's file is named."""
+    return call.error == "KeyError: 'score'"
+
+
+def _no_score(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
+    bad = [call for call in calls if _scoreless(call)]
+    if bad:
+        yield Finding(
+            id="reward-no-score",
+            key=reward,
+            what=f"it returns a dict without 'score': {_at(bad)}",
+            why="verl's manager takes the score from there: KeyError: 'score' at the first such response",
+            todo=NO_SCORE,
         )
 
 
@@ -108,7 +126,7 @@ def _types(calls: Sequence[Call], reward: str) -> Iterator[Finding]:
             key=reward,
             what=f"it returns {_short(values)}: {_at(bad)}",
             why="verl writes the score into a float tensor: a finite number, or a dict with it under 'score'",
-            todo="return a float",
+            todo=NO_SCORE,
         )
 
 

@@ -12,7 +12,8 @@ import json
 import os
 import sys
 import time
-import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ import torch
 from harness.data import tiny_model
 from harness.data.model_check import tokenizer_of
 from harness.ladder import batch as batches
-from harness.ladder import compose
+from harness.ladder import compose, reward_source
+from harness.ladder.reward_load import Asked, load, place
 from harness.profiles.hydra import word
 
 _NEW_TOKENS = 32
@@ -31,13 +33,7 @@ def main() -> None:
     """Score the ordered responses from ``first`` on."""
     order = json.load(sys.stdin)
     answers = os.fdopen(order["answers"], "w", buffering=1, encoding="utf-8")
-    config = compose.compose_config(
-        [
-            word("reward.custom_reward_function.path", order["file"]),
-            word("reward.custom_reward_function.name", order["function"]),
-            word("reward.reward_manager.name", order["manager"]),
-        ]
-    )
+    config = settings(order["file"], order["function"], order["manager"])
     rows = batches.rows(Path(order["data"]), order["rows"])
     tokenizer = tokenizer_of(order["model"])
     asyncio.run(_score(order, config, rows, tokenizer, answers))
@@ -47,13 +43,34 @@ def main() -> None:
     os._exit(0)
 
 
+def settings(file: str, function: str, manager: str) -> Any:
+    """verl's configuration with this reward function."""
+    return compose.compose_config(
+        [
+            word("reward.custom_reward_function.path", file),
+            word("reward.custom_reward_function.name", function),
+            word("reward.reward_manager.name", manager),
+        ]
+    )
+
+
 async def _score(order: Any, config: Any, rows: list[Any], tokenizer: Any, answers: Any) -> None:
-    try:
-        manager = _batch(config, tokenizer) if order["manager"] == "batch" else _single(config, tokenizer)
-    except Exception as error:  # noqa: BLE001 - the user's file, as verl's loader runs it
-        answers.write(json.dumps({"load": _place(error, order["file"])}) + "\n")
+    def tell(**line: Any) -> None:
+        answers.write(json.dumps(line) + "\n")
+
+    batched = order["manager"] == "batch"
+    asked = Asked(
+        file=order["file"],
+        function=order["function"],
+        given=order["given"],
+        passed=reward_source.PASSED_IN_BATCHES if batched else reward_source.PASSED,
+    )
+    tell(loading=True)
+    manager, finding = load(asked, lambda: (_batch if batched else single)(config, tokenizer))
+    if finding is not None:
+        tell(finding=finding.document())
         return
-    answers.write(json.dumps({"ready": True}) + "\n")
+    tell(ready=True)
     model = None
     for number, item in enumerate(order["responses"]):
         if number < order["first"]:
@@ -62,17 +79,20 @@ async def _score(order: Any, config: Any, rows: list[Any], tokenizer: Any, answe
         if text is None:
             model = model or _model(order["model"], tokenizer)
             text = _generate(model, tokenizer, row)
-        answers.write(json.dumps({"begin": number, "response": text}) + "\n")
         data = _item(tokenizer, row, text)
-        answers.write(json.dumps({"end": number, **await _call(manager, data, order["file"])}) + "\n")
+        tell(begin=number, response=text)
+        tell(end=number, **await _call(manager, data, order["file"], lambda: tell(again=True)))
 
 
-async def _call(manager: Any, data: Any, file: str) -> dict[str, Any]:
-    results, began = [], time.perf_counter()
+async def _call(manager: Any, data: Any, file: str, again: Callable[[], None]) -> dict[str, Any]:
+    """Two calls; ``again`` is told between them, so that each has its own time."""
+    began = time.perf_counter()
     try:
-        results = [await manager(data) for _ in range(2)]
+        first = await manager(data)
+        again()
+        results = [first, await manager(data)]
     except BaseException as error:  # noqa: BLE001 - exit() too would end verl's worker
-        return {"error": _place(error, file)}
+        return {"error": place(error, file)}
     return {
         "seconds": (time.perf_counter() - began) / 2,
         "scores": [_number(score) for score, _keys in results],
@@ -81,7 +101,8 @@ async def _call(manager: Any, data: Any, file: str) -> dict[str, Any]:
     }
 
 
-def _single(config: Any, tokenizer: Any) -> Any:
+def single(config: Any, tokenizer: Any) -> tuple[Any, Any]:
+    """verl's manager as a coroutine, and the user's own function in it."""
     from verl.trainer.ppo.reward import load_reward_manager
 
     manager = load_reward_manager(config, tokenizer)
@@ -90,10 +111,10 @@ def _single(config: Any, tokenizer: Any) -> Any:
         answer = await manager.run_single(data)
         return answer["reward_score"], list(answer["reward_extra_info"])
 
-    return call
+    return call, _inner(manager.compute_score)
 
 
-def _batch(config: Any, tokenizer: Any) -> Any:
+def _batch(config: Any, tokenizer: Any) -> tuple[Any, Any]:
     """verl's batch manager, from where it still is; the trainer of 0.9.1 no longer finds it."""
     from verl.trainer.ppo.reward import get_custom_reward_fn
     from verl.workers.reward_manager import get_reward_manager_cls
@@ -105,7 +126,12 @@ def _batch(config: Any, tokenizer: Any) -> Any:
         score = manager.verify(data)[0]
         return (score["score"], list(score)) if isinstance(score, dict) else (score, ["acc"])
 
-    return call
+    return call, _inner(function)
+
+
+def _inner(wrapped: Any) -> Any:
+    """What verl wrapped: ``partial(_call_with_kwargs, function, kwargs)`` (trainer/ppo/reward.py)."""
+    return wrapped.args[0] if isinstance(wrapped, partial) else wrapped
 
 
 def _item(tokenizer: Any, row: dict[str, Any], text: str) -> Any:
@@ -143,15 +169,6 @@ def _number(score: Any) -> float | None:
         return float(torch.zeros(1).new_tensor([score]).item())
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return None
-
-
-def _place(error: BaseException, file: str) -> str:
-    """``ValueError: ... (file:line)``, with the last line of the user's own file."""
-    cause = error
-    frames = [f for f in traceback.extract_tb(cause.__traceback__) if f.filename == file]
-    place = f" ({file}:{frames[-1].lineno})" if frames else ""
-    text = str(cause)
-    return f"{type(cause).__name__}: {text[:200]}{place}"
 
 
 if __name__ == "__main__":

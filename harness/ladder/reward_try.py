@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import harness
 from harness.data import parquet_check, responses
+from harness.data.finding import Finding
 from harness.data.responses import Response
 from harness.errors import OverrideError, RungFailedError
 from harness.ladder import batch as batches
@@ -39,11 +40,19 @@ class Trial:
     seconds: float
 
 
-def run(trial: Trial, progress: Callable[[str], None]) -> list[Call]:
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """The calls or, where the function cannot be called at all, the finding that says why."""
+
+    calls: tuple[Call, ...] = ()
+    finding: Finding | None = None
+
+
+def run(trial: Trial, progress: Callable[[str], None]) -> Tried:
     """Call the function twice with every response.
 
     Raises :class:`OverrideError` for a reward that is not there, :class:`DataError` for rows that verl
-    does not read, and :class:`RungFailedError` where verl's loader cannot load the file.
+    does not read, and :class:`RungFailedError` where verl itself cannot be started.
     """
     found = ClimbOptions(reward=trial.reward).reward_function()
     if found is None:
@@ -52,12 +61,11 @@ def run(trial: Trial, progress: Callable[[str], None]) -> list[Call]:
     parquet_check.check(trial.data)
     rows = batches.rows(trial.data, trial.rows)
     asked = list(responses.make(rows))
-    progress(
-        f"{len(asked)} responses to {len(rows)} rows, each scored twice by verl's {trial.manager} manager"
-    )
+    progress(f"loading {trial.reward} into verl's {trial.manager} manager")
     order = {
         "file": str(file),
         "function": function,
+        "given": trial.reward,
         "manager": trial.manager,
         "data": str(trial.data.absolute()),
         "rows": len(rows),
@@ -65,12 +73,24 @@ def run(trial: Trial, progress: Callable[[str], None]) -> list[Call]:
         "responses": [vars(response) for response in asked],
     }
     calls: list[Call] = []
-    for _ in range(_RESTARTS):
-        calls += _child(order | {"first": len(calls)}, asked, trial, len(calls))
-        if len(calls) == len(asked):
-            break
-        progress(f"response {len(calls)}: {calls[-1].ended}; going on after it in a new process")
-    return calls
+    try:
+        for _ in range(_RESTARTS):
+            calls += _child(order | {"first": len(calls)}, asked, trial, len(calls))
+            if len(calls) == len(asked):
+                break
+            progress(f"response {len(calls)}: {calls[-1].ended}; going on after it in a new process")
+    except _NotLoadedError as error:
+        return Tried(finding=error.finding)
+    progress(f"{len(calls)} of {len(asked)} responses to {len(rows)} rows were scored, each twice")
+    return Tried(calls=tuple(calls))
+
+
+class _NotLoadedError(Exception):
+    """The function cannot be called as verl calls it."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.what)
+        self.finding = finding
 
 
 def _child(order: dict[str, Any], asked: Sequence[Response], trial: Trial, first: int) -> list[Call]:
@@ -100,30 +120,29 @@ def _child(order: dict[str, Any], asked: Sequence[Response], trial: Trial, first
 
 
 def _listen(answers: Any, asked: Sequence[Response], trial: Trial, first: int, said: Any) -> list[Call]:
+    """Calls as they are told; each of a response's two calls has the trial's seconds."""
     calls: list[Call] = []
-    lines, limit, begun = _Lines(answers), _READY_SECONDS, None
+    lines, limit, begun, loading = _Lines(answers), _READY_SECONDS, None, False
     while True:
         line = lines.next(limit)
         if isinstance(line, str):
-            if begun is None and first + len(calls) == len(asked):
+            if begun is not None:
+                return [*calls, replace(begun, ended=line)]
+            if first + len(calls) == len(asked):
                 return calls
-            if begun is None:
-                raise RungFailedError(
-                    f"verl could not be started to call the reward function: it {line}",
-                    where=trial.reward,
-                    why=_last_line(said),
-                )
-            return [*calls, replace(begun, ended=line)]
-        limit = trial.seconds * 2  # each is scored twice
-        if "load" in line:
+            if loading:
+                raise _NotLoadedError(_ended(trial, line))
             raise RungFailedError(
-                f"verl cannot load the reward function: {line['load']}",
+                f"verl could not be started to call the reward function: it {line}",
                 where=trial.reward,
-                todo="import the file by itself: python FILE",
+                why=_last_line(said),
             )
+        if "finding" in line:
+            raise _NotLoadedError(Finding(**line["finding"]))
+        loading = "loading" in line
         if "begin" in line:
             item = asked[line["begin"]]
-            begun = Call(kind=item.kind, row=item.row, response=line["response"])
+            begun, limit = Call(kind=item.kind, row=item.row, response=line["response"]), trial.seconds
         elif "end" in line and begun is not None:
             values: dict[str, Any] = {
                 key: tuple(value) if isinstance(value, list) else value
@@ -131,8 +150,18 @@ def _listen(answers: Any, asked: Sequence[Response], trial: Trial, first: int, s
                 if key != "end"
             }
             calls.append(replace(begun, **values))
-            begun = None
-            limit = max(limit, _READY_SECONDS) if len(calls) + first < len(asked) else limit
+            # Before the next one a model may have to write a response.
+            begun, limit = None, _READY_SECONDS
+
+
+def _ended(trial: Trial, how: str) -> Finding:
+    return Finding(
+        id="reward-load",
+        key=trial.reward,
+        what=f"it cannot be loaded: the file {how} while verl runs it",
+        why="verl runs the whole file when it loads the function",
+        todo='put what is not for verl under: if __name__ == "__main__"',
+    )
 
 
 class _Lines:

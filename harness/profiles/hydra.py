@@ -6,6 +6,8 @@ import json
 import re
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
+# Hydra's grammar makes something else of these words.
+_VALUES = frozenset({"null", "true", "false", "nan", "inf", "-inf"})
 
 
 def word(key: str, value: object) -> str:
@@ -16,6 +18,6 @@ def word(key: str, value: object) -> str:
     """
     if not isinstance(value, str):
         return f"{key}={json.dumps(value)}"
-    if _PLAIN.fullmatch(value):
+    if _PLAIN.fullmatch(value) and value.lower() not in _VALUES:
         return f"{key}={value}"
     return f"{key}='{value.replace(chr(39), chr(92) + chr(39))}'"

@@ -11,9 +11,13 @@ import pytest
 if importlib.util.find_spec("verl") is None:
     pytest.skip("verl comes with the lock", allow_module_level=True)
 
-from harness.data import tiny_task
-from harness.errors import OverrideError, RungFailedError
+from harness.data import tiny_task, tiny_tokenizer
+from harness.data.finding import Finding
+from harness.errors import OverrideError
 from harness.ladder.reward_calls import Call, distribution, evaluate
+from harness.ladder.reward_child import settings, single
+from harness.ladder.reward_load import Asked, load
+from harness.ladder.reward_source import PASSED, judge, read
 from harness.ladder.reward_try import Trial, _Lines, run
 
 ODD = Path(__file__).parents[1] / "faults" / "odd_rewards.py"
@@ -28,7 +32,7 @@ def trial(reward: str, tmp_path: Path, **changed: object) -> Trial:
 
 def test_every_planted_fault_is_found_with_verls_own_naive_manager(tmp_path: Path) -> None:
     said: list[str] = []
-    calls = run(trial(f"{ODD}:odd", tmp_path), said.append)
+    calls = run(trial(f"{ODD}:odd", tmp_path), said.append).calls
     found = {finding.id: finding for finding in evaluate(calls, reward="odd", manager="naive")}
     assert set(found) == {
         "reward-ends",
@@ -41,9 +45,11 @@ def test_every_planted_fault_is_found_with_verls_own_naive_manager(tmp_path: Pat
     assert "ValueError" in found["reward-raises"].what
     assert f"{ODD}:16" in found["reward-raises"].what
     ends = {call.kind: call.ended for call in calls if call.ended}
-    assert ends == {"adversarial: long run": "did not end within 4 s"}
+    assert ends == {"adversarial: long run": "did not end within 2 s"}
     assert sum("going on after it" in line for line in said) == 1
     assert len(calls) == 11, "the responses after the one that hung were tried too"
+    assert said[-1] == "11 of 11 responses to 1 rows were scored, each twice"
+    assert not any("11" in line for line in said[:-1]), "none was scored before"
 
 
 def test_a_process_that_ends_in_a_call_is_told_from_one_that_hangs() -> None:
@@ -58,16 +64,160 @@ def test_a_process_that_ends_in_a_call_is_told_from_one_that_hangs() -> None:
 
 
 def test_a_good_function_with_the_batch_manager_which_the_trainer_no_longer_knows(tmp_path: Path) -> None:
-    calls = run(trial(f"{ODD}:batch", tmp_path, manager="batch"), lambda text: None)
+    calls = run(trial(f"{ODD}:batch", tmp_path, manager="batch"), lambda text: None).calls
     spread = distribution(calls)
     assert (spread["truth"]["min"], spread["empty"]["max"]) == (1.0, 0.0)
     found = evaluate(calls, reward="batch", manager="batch")
     assert [(f.id, f.level) for f in found] == [("reward-manager-gone", "warning")]
 
 
-def test_a_function_that_is_not_in_its_file(tmp_path: Path) -> None:
-    with pytest.raises(RungFailedError, match=r"cannot load .*object_name='gone'"):
-        run(trial(f"{OURS}:gone", tmp_path), lambda text: None)
+# A file, its function, the finding's id, what it says, and what is to be done.
+FILE = """import os
+import sys
+LIMIT = 3
+nan = lambda **passed: 1.0
+def compute_score(data_source, solution_str, ground_truth, extra_info=None): return 1.0
+def narrow(solution_str, ground_truth): return 1.0
+def greedy(data_source, solution_str, ground_truth, extra_info, judge): return 1.0
+"""
+REFUSED = [
+    pytest.param(
+        "import nothere.deep\n" + FILE,
+        "compute_score",
+        "reward-load",
+        "ModuleNotFoundError: No module named 'nothere' ({file}:1)",
+        "one file",
+        id="module",
+    ),
+    pytest.param(
+        FILE + "sys.exit(3)\n",
+        "narrow",
+        "reward-load",
+        "SystemExit: 3 ({file}:8)",
+        "__main__",
+        id="exit",
+    ),
+    pytest.param(
+        FILE + "int('x')\n",
+        "compute_score",
+        "reward-load",
+        "ValueError: invalid literal for int() with base 10: 'x' ({file}:8)",
+        "python FILE",
+        id="raises",
+    ),
+    pytest.param(
+        FILE,
+        "compute",
+        "reward-missing",
+        "no function compute",
+        "mean compute_score?",
+        id="missing",
+    ),
+    pytest.param(
+        FILE,
+        "LIMIT",
+        "reward-no-function",
+        "LIMIT in {file} is of type int",
+        "it defines: co",
+        id="value",
+    ),
+    pytest.param(FILE, "os", "reward-no-function", "is of type module", "it defines: co", id="module name"),
+    pytest.param(
+        FILE,
+        "narrow",
+        "reward-signature",
+        "it does not take data_source, extra_info",
+        "add them, or **kwargs",
+        id="narrow",
+    ),
+    pytest.param(FILE, "greedy", "reward-signature", "it wants judge", "give judge a default", id="greedy"),
+]
+
+
+def refused(file: Path, function: str) -> Finding | None:
+    """What verl's own loader makes of it, in this process."""
+    asked = Asked(file=str(file), function=function, given=f"{file}:{function}", passed=PASSED)
+    config = settings(str(file), function, "naive")
+    return load(asked, lambda: single(config, tiny_tokenizer.make()))[1]
+
+
+@pytest.mark.parametrize(("text", "function", "kind", "what", "todo"), REFUSED)
+def test_what_cannot_be_called_is_one_finding_with_the_true_cause(
+    tmp_path: Path, text: str, function: str, kind: str, what: str, todo: str
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    finding = refused(file, function)
+    assert finding is not None
+    assert (finding.id, finding.level) == (kind, "fault")
+    assert what.format(file=file) in finding.what
+    assert todo in str(finding.todo)
+
+
+@pytest.mark.parametrize(
+    ("last", "what"), [("os._exit(0)", "ended its process"), ("import nothere", "'nothere' ({file}:8)")]
+)
+def test_a_file_that_cannot_be_loaded_is_not_called(tmp_path: Path, last: str, what: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE + last)
+    said: list[str] = []
+    tried = run(trial(f"{file}:compute_score", tmp_path), said.append)
+    assert tried.finding is not None
+    assert (tried.calls, tried.finding.id) == ((), "reward-load")
+    assert what.format(file=file) in tried.finding.what
+    assert said == [f"loading {file}:compute_score into verl's naive manager"]
+
+
+def test_only_the_files_own_functions_are_listed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    finding = next(judge(read(file, "zzz", given="mine.py"), path_key="path", name_key="name"))
+    assert (finding.id, finding.key) == ("reward-missing", "name")
+    assert finding.why == "it defines: compute_score, greedy, nan, narrow"
+
+
+@pytest.mark.parametrize("function", ["narrow", "greedy", "LIMIT"])
+def test_preflight_says_the_same_of_the_file_without_running_it(tmp_path: Path, function: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    loaded = refused(file, function)
+    (finding,) = judge(read(file, function, given=str(file)), path_key="path", name_key="name")
+    assert loaded is not None
+    assert (finding.id, finding.why, finding.todo) == (loaded.id, loaded.why, loaded.todo)
+
+
+@pytest.mark.parametrize("function", ["nan", "compute_score"])
+def test_a_good_function_is_loaded_also_under_a_name_that_is_a_number_to_hydra(
+    tmp_path: Path, function: str
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    assert refused(file, function) is None
+
+
+NO_PYTHON = [("def f(:\n", "mine.py:1: the reward file is not Python"), ("x\0", "not Python")]
+
+
+@pytest.mark.parametrize(("text", "said"), NO_PYTHON)
+def test_a_file_that_is_not_python(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(OverrideError, match=said):
+        run(trial(f"{tmp_path}/mine.py:f", tmp_path), lambda text: None)
+
+
+@pytest.mark.parametrize("name", ["no name", "1", "a-b"])
+def test_what_can_be_no_functions_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OverrideError, match="no function's name"):
+        run(trial(f"{OURS}:{name}", tmp_path), lambda text: None)
+
+
+def test_a_dict_without_score_has_a_finding_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def f(**passed):\n    return {'acc': 1.0}\n")
+    calls = run(trial(f"{file}:f", tmp_path), lambda text: None).calls
+    (finding,) = evaluate(calls, reward="f", manager="naive")
+    assert finding.id == "reward-no-score"
+    assert finding.todo == "return a float, or a dict with it under 'score'"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.data.data_check import Checked, check
+from harness.ladder import reward_source
+from harness.ladder.reward_source import Reward
 
 # Rows whose prompts are rendered: enough to see a template that loses them, and a second of work.
 _RENDERED = 2000
@@ -38,19 +39,6 @@ class DataFile:
     present: bool
     remote: bool = False
     checked: Checked | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reward:
-    """A custom reward function, read without running it."""
-
-    path: str
-    name: str
-    present: bool
-    error: str | None = None
-    functions: tuple[str, ...] = ()
-    parameters: tuple[str, ...] | None = None
-    takes_any: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,47 +145,19 @@ def _integer(value: Any) -> int | None:
 
 
 def reward(section: Mapping[str, Any] | None, folder: Path) -> Reward | None:
-    """Read the custom reward function's file with Python's parser; nothing of it is run."""
+    """Read the custom reward function's file; nothing of it is run."""
     given, name = (section or {}).get("path"), str((section or {}).get("name") or "compute_score")
     if not given:
         return None
     if str(given).startswith("pkg://"):
-        return Reward(path=str(given), name=name, present=True, functions=(name,))
-    path = folder / Path(str(given)).expanduser()
-    if not path.is_file():
-        return Reward(path=str(given), name=name, present=False)
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        return Reward(path=str(given), name=name, present=True, error=str(error))
-    defined = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
-    names = {*defined, *_bound(tree)}
-    chosen = defined.get(name)
-    if chosen is None:
-        return Reward(path=str(given), name=name, present=True, functions=tuple(sorted(names)))
-    arguments = chosen.args
-    listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return Reward(
-        path=str(given),
-        name=name,
-        present=True,
-        functions=tuple(sorted(names)),
-        parameters=tuple(argument.arg for argument in listed),
-        takes_any=arguments.kwarg is not None,
+        return Reward(path=str(given), name=name, present=True, others=(name,))
+    more = (section or {}).get("reward_kwargs")
+    return reward_source.read(
+        folder / Path(str(given)).expanduser(),
+        name,
+        given=str(given),
+        more=tuple(map(str, more)) if isinstance(more, Mapping) else (),
     )
-
-
-def _bound(tree: ast.Module) -> list[str]:
-    """Names that a module binds in other ways than by def: imports, assignments, classes."""
-    names: list[str] = []
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names += [alias.asname or alias.name for alias in node.names]
-        elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-        elif isinstance(node, ast.ClassDef):
-            names.append(node.name)
-    return names
 
 
 def wandb_login(environ: Mapping[str, str]) -> bool:

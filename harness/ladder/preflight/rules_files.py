@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
 from harness.data import file_kind
 from harness.data.finding import Finding
+from harness.ladder import reward_source
 from harness.ladder.preflight.facts import Facts
 from harness.ladder.preflight.settings import Settings
 
-_PASSED = ("data_source", "solution_str", "ground_truth", "extra_info")
 _LEGACY = {
     "custom_reward_function.path": "reward.custom_reward_function.path",
     "custom_reward_function.name": "reward.custom_reward_function.name",
@@ -132,39 +131,9 @@ def model(s: Settings, facts: Facts) -> Iterator[Finding]:
 
 def reward(_s: Settings, facts: Facts) -> Iterator[Finding]:
     """The function must be there, and take what verl passes by name."""
-    found = facts.reward
-    if found is None:
-        return
-    key, place = "reward.custom_reward_function.path", f"{found.path}:{found.name}"
-    if not found.present:
-        yield Finding(
-            id="file-missing", key=key, what=f"there is no file {found.path}", todo="check the path"
-        )
-    elif found.error:
-        yield Finding(
-            id="reward-syntax", key=key, what=f"{found.path} is not Python: {found.error}", todo="correct it"
-        )
-    elif found.name not in found.functions:
-        near = difflib.get_close_matches(found.name, found.functions, n=1)
-        todo = (
-            f"did you mean {near[0]}?" if near else f"it defines: {', '.join(found.functions) or 'nothing'}"
-        )
-        yield Finding(
-            id="reward-missing",
-            key="reward.custom_reward_function.name",
-            what=f"{found.path} has no function {found.name}",
-            todo=todo,
-        )
-    elif found.parameters is not None and not found.takes_any:
-        missing = [name for name in _PASSED if name not in found.parameters]
-        if missing:
-            yield Finding(
-                id="reward-signature",
-                key=place,
-                what=f"it does not take {', '.join(missing)}",
-                why=f"verl calls it with {', '.join(_PASSED)} by name: unexpected keyword argument",
-                todo="add them, or **kwargs",
-            )
+    if facts.reward is not None:
+        section = "reward.custom_reward_function"
+        yield from reward_source.judge(facts.reward, path_key=f"{section}.path", name_key=f"{section}.name")
 
 
 def legacy(s: Settings, _facts: Facts) -> Iterator[Finding]:
