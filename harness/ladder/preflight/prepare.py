@@ -10,7 +10,7 @@ from typing import Any
 from harness.adapt import verls
 from harness.data import file_kind, first_rows
 from harness.data.model_check import tokenizer_of
-from harness.errors import Problem
+from harness.errors import DataError, Problem
 from harness.ladder.inputs import Inputs
 from harness.ladder.options import TINY, ClimbOptions
 from harness.ladder.overrides import for_rung
