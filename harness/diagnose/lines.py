@@ -18,7 +18,7 @@ _BARE_ESCAPE = re.compile(r"\[(?:0|1|2|22|3[0-9]|39|9[0-7])(?:;[0-9]{1,3})*m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Ray's: (TaskRunner pid=1), (pid=1, ip=10.0.0.1), (WorkerDict pid=1, ip=...), (raylet), (autoscaler +1m2s).
 _RAY = re.compile(
-    r"^\s?\((?P<worker>(?:[\w:.\-]+(?:\(\w+\))? (?:\w+=\w+ |[A-Z]+\d+ )*)?(?:pid|ip)=[^)\n]{1,60}"
+    r"^\s?\((?P<worker>(?:[\w:.\-]+(?:\([\w.\-]+\))? (?:\w+=\w+ |[A-Z]+\d+ )*)?(?:pid|ip)=[^)\n]{1,60}"
     r"|raylet(?:, ip=[\d.]+)?|gcs_server|autoscaler [+\w]+|scheduler [+\w]+)\) ?"
 )
 # Labels that carry the task's number (srun -l, torchrun, docker compose, kubectl --prefix), then clocks.

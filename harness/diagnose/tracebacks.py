@@ -192,6 +192,8 @@ def _rest_of_message(stream: Sequence[Line], begin: int) -> Iterator[str]:
             or _NAMED.match(text)
             or _RAY_BODY.match(text)
             or _IGNORED.search(text)
+            or _FROM in text
+            or _DURING in text
         ):
             return
         # A message that shows source, as Triton's and a SyntaxError's, marks the place below it.

@@ -25,6 +25,10 @@ WORDS = [
     ("entropy collapses to 0 after 20 steps of GRPO", None, "model-logic"),
     ("OSError: [Errno 5] Input/output error: '/ckpt'", None, "resource"),
     ("ImportError: attempted relative import with no known parent package", None, "environment"),
+    ("ValueError: rollout_rs_threshold must be a single upper bound", None, "config"),
+    ("NotImplementedError: Unknown backend: tpu", None, "config"),
+    ("AssertionError: Optimizer state dict not found in ['model']", None, "data"),
+    ("AssertionError: worker_cls int should be a subclass of Worker", None, "distributed"),
 ]
 PLACES = [
     ("TypeError: out of range", "/w/verl/workers/config/actor.py", "config"),

@@ -84,6 +84,8 @@ SNIPPETS = {
         "Engine().start()"
     ),
     "own file": "open('/srv/shop/orders.jsonl')",
+    "own table": "import pandas as pd\npd.read_json('/srv/shop/sales.json', lines=True)",
+    "own weights": "import torch\ntorch.load('/srv/shop/classifier.pt')",
     "own checkpoint": "raise ValueError('checkpoint of the tour not found')",
     "own batch": "raise AssertionError('orders must be divisible by the batch size')",
     "own tokens": "raise ValueError('max_tokens must be at least 1, got 0')",
