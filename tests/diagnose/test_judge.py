@@ -19,6 +19,7 @@ WORDS = [
     ("RuntimeError: Expected all tensors to be on the same device, but found cpu", None, "backend"),
     ("HW Exception by GPU node-9 (Agent handle: 0x5630) reason :GPU Hang", None, "backend"),
     ("AssertionError: Expects sharded strategy", f"{LIBRARY}/torch/distributed/fsdp/api.py", "distributed"),
+    ("RuntimeError: aten.mm.default: got mixed torch.Tensor and DTensor", None, "distributed"),
     ("RpcError: RPC error: Socket closed rpc_code: 14, raylet died", None, "distributed"),
     ("training hangs after the first rollout, no exception", None, "distributed"),
     ("ValueError: Image features and image tokens do not match: tokens: 8, features 7", None, "data"),
@@ -38,6 +39,7 @@ PLACES = [
     ("AssertionError: shape", f"{LIBRARY}/flash_attn/ops/triton/cross_entropy.py", "backend"),
     ("ValueError: odd", f"{LIBRARY}/torch/distributed/distributed_c10d.py", "distributed"),
     ("TypeError: 'NoneType' object is not callable", f"{LIBRARY}/sglang/srt/server.py", "environment"),
+    ("asyncio.exceptions.TimeoutError", f"{LIBRARY}/vllm/engine/async_llm_engine.py", "distributed"),
     ("KeyError: 'group_idx'", "/w/verl/experimental/agent_loop/agent_loop.py", "data"),
 ]
 
