@@ -56,7 +56,7 @@ def attempt(
                 f"  a call takes {times['median'] * 1000:.2f} ms, at most {times['longest'] * 1000:.1f} ms"
             )
         tell_findings(output, found)
-        scored = f"{len(calls)} responses" if calls else "it was not called"
+        scored = f"{len(calls)} responses tried" if calls else "it was not called"
         output.line(f"{scored}; faults: {len(faults(found))}", style="bold")
 
     output.result({**shown, "findings": [finding.document() for finding in found]}, human)

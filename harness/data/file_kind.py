@@ -35,7 +35,7 @@ def finding(path: Path, *, verl: str) -> Finding | None:
         return Finding(
             id=NOT_CHECKED,
             key=str(path),
-            what=f"verl {verl} reads a {path.suffix} file, but its rows were not looked at: only Parquet is",
+            what=f"verl {verl} reads a {path.suffix} file, but its rows were not looked at, as it is no Parquet",
             why="verl gives it to datasets, which guesses each column's type by the rows",
             todo=convert(path),
         )

@@ -25,7 +25,7 @@ from harness.ladder.reward_calls import Call
 
 Manager = Literal["naive", "dapo", "batch"]
 _READY_SECONDS = 180.0
-_RESTARTS = 3
+_PROCESSES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +74,16 @@ def run(trial: Trial, progress: Callable[[str], None]) -> Tried:
     }
     calls: list[Call] = []
     try:
-        for _ in range(_RESTARTS):
+        for process in range(1, _PROCESSES + 1):
             calls += _child(order | {"first": len(calls)}, asked, trial, len(calls))
             if len(calls) == len(asked):
                 break
-            progress(f"response {len(calls)}: {calls[-1].ended}; going on after it in a new process")
+            onward = "going on after it in a new process" if process < _PROCESSES else "the others are not tried"
+            progress(f"response {len(calls)} of {len(asked)}: {calls[-1].ended}; {onward}")
     except _NotLoadedError as error:
         return Tried(finding=error.finding)
-    progress(f"{len(calls)} of {len(asked)} responses to {len(rows)} rows were scored, each twice")
+    scored = sum(bool(call.scores) for call in calls)
+    progress(f"{scored} of {len(asked)} responses to {len(rows)} rows were scored, each twice")
     return Tried(calls=tuple(calls))
 
 
