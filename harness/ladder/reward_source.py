@@ -141,7 +141,9 @@ def unbound(found: Parameters, key: str, passed: Sequence[str] = PASSED) -> Iter
     what = [f"it does not take {', '.join(missing)}"] if missing else []
     what += [f"it wants {', '.join(wanted)}"] if wanted else []
     todo = ["add them, or **kwargs"] if missing else []
-    todo += [f"give a default to {', '.join(wanted)}, or a value in reward.custom_reward_function.reward_kwargs"]
+    todo += [
+        f"give a default to {', '.join(wanted)}, or a value in reward.custom_reward_function.reward_kwargs"
+    ]
     if what:
         yield Finding(
             id="reward-signature",

@@ -78,7 +78,9 @@ def run(trial: Trial, progress: Callable[[str], None]) -> Tried:
             calls += _child(order | {"first": len(calls)}, asked, trial, len(calls))
             if len(calls) == len(asked):
                 break
-            onward = "going on after it in a new process" if process < _PROCESSES else "the others are not tried"
+            onward = (
+                "going on after it in a new process" if process < _PROCESSES else "the others are not tried"
+            )
             progress(f"response {len(calls)} of {len(asked)}: {calls[-1].ended}; {onward}")
     except _NotLoadedError as error:
         return Tried(finding=error.finding)

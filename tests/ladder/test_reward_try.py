@@ -130,7 +130,9 @@ REFUSED = [
         "add them, or **kwargs",
         id="narrow",
     ),
-    pytest.param(FILE, "greedy", "reward-signature", "it wants judge", "give a default to judge", id="greedy"),
+    pytest.param(
+        FILE, "greedy", "reward-signature", "it wants judge", "give a default to judge", id="greedy"
+    ),
 ]
 
 
