@@ -24,12 +24,9 @@ class ExtraInfo:
     def __init__(self, kind: Any = None) -> None:
         """Start from the ``pyarrow.StructType`` that an earlier pass over the same rows came to."""
         self.kind = kind
-        self._others = Refused()
-
-    @property
-    def kept(self) -> bool:
+        self.kept = kind is not None
         """Whether there is anything of the user's to keep."""
-        return self.kind is not None
+        self._others = Refused()
 
     def take(self, chunk: Chunk, refused: Refused) -> Any:
         """The chunk's column as a ``pyarrow.StructArray``; none where it has no dictionary in it.
@@ -41,6 +38,7 @@ class ExtraInfo:
         values = self._dicts(chunk)
         if not any(values):
             return None if self.kind is None else pa.nulls(chunk.rows, self.kind)
+        self.kept = True
         try:
             array = pa.array(values)
             self.kind = _merged(self.kind, array.type)
@@ -118,5 +116,6 @@ def _misfit(values: list[Any], kind: Any) -> tuple[int, str]:
         try:
             kind = _merged(kind, pa.array([value]).type) if value is not None else kind
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            return row, str(error).splitlines()[0]
+            # Arrow says it for each struct on the way down; the innermost is the key in question.
+            return row, str(error).splitlines()[0].rpartition("Unable to merge: ")[2]
     return 0, "its values have no common type"

@@ -35,8 +35,8 @@ def finding(path: Path, *, verl: str) -> Finding | None:
         return Finding(
             id=NOT_CHECKED,
             key=str(path),
-            what=f"verl {verl} reads a {path.suffix} file, but its rows were not looked at, as it is no Parquet",
-            why="verl gives it to datasets, which guesses each column's type by the rows",
+            what=f"verl {verl} reads a {path.suffix} file, but its rows were not looked at",
+            why="only Parquet is; verl gives it to datasets, which guesses the types of its columns",
             todo=convert(path),
         )
     return Finding(

@@ -12,11 +12,6 @@ from typing import Any
 from harness.data import file_kind
 from harness.errors import Problem
 
-CONVERT = (
-    'write it as [{"role": "user", "content": question}], as verl does in examples/data_preprocess/gsm8k.py; '
-    "`verlock data convert` does it for JSONL, CSV, GSM8K and prompt/response files"
-)
-
 
 def problems(schema: Any, *, path: str, prompt_key: str) -> list[Problem]:
     """Return everything about the ``pyarrow.Schema`` that verl would not read as meant."""
@@ -34,10 +29,14 @@ def _prompt(schema: Any, path: str, key: str) -> list[Problem | None]:
             "verl reads a list of chat messages; a string loads without an error, and then the question is "
             "lost when the chat template is applied: the model is trained on empty prompts"
         )
-        return [Problem(what=f"column {key!r} is a string", where=where, why=why, todo=CONVERT)]
+        return [Problem(what=f"column {key!r} is a string", where=where, why=why, todo=_convert(path))]
     if not is_list(kind):
-        return [Problem(what=f"column {key!r} is {kind}, not a list of messages", where=where, todo=CONVERT)]
-    return [_message(kind.value_type, where)]
+        return [
+            Problem(
+                what=f"column {key!r} is {kind}, not a list of messages", where=where, todo=_convert(path)
+            )
+        ]
+    return [_message(kind.value_type, path, where)]
 
 
 def _no_prompt(names: list[str], path: str, key: str) -> Problem:
@@ -47,17 +46,17 @@ def _no_prompt(names: list[str], path: str, key: str) -> Problem:
         todo = f"{file_kind.convert(Path(path))} (or verl's examples/data_preprocess/gsm8k.py)"
         return Problem(what=what, where=path, why=why, todo=todo)
     similar = [name for name in names if name.lower() in {"prompt", "prompts", "messages", "conversations"}]
-    todo = f"set data.prompt_key={similar[0]}" if similar else CONVERT
+    todo = f"set data.prompt_key={similar[0]}" if similar else _convert(path)
     return Problem(what=what, where=path, why="verl takes the question from it", todo=todo)
 
 
-def _message(kind: Any, where: str) -> Problem | None:
+def _message(kind: Any, path: str, where: str) -> Problem | None:
     fields = field_names(kind)
     missing = [name for name in ("role", "content") if name not in fields]
     if not missing:
         return None
     what = f"a message is {kind}, without {' and '.join(missing)}"
-    return Problem(what=what, where=where, why="a chat template reads role and content", todo=CONVERT)
+    return Problem(what=what, where=where, why="a chat template reads role and content", todo=_convert(path))
 
 
 def _data_source(schema: Any, path: str) -> list[Problem | None]:
@@ -85,6 +84,13 @@ def _reward_model(schema: Any, path: str) -> list[Problem | None]:
             what=f"column 'reward_model' is {kind}, without ground_truth", where=where, why=why, todo=todo
         )
     ]
+
+
+def _convert(path: str) -> str:
+    messages = '[{"role": "user", "content": question}]'
+    return (
+        f"{file_kind.convert(Path(path))}; or write it as {messages}, as verl's examples/data_preprocess do"
+    )
 
 
 def is_string(kind: Any) -> bool:

@@ -20,6 +20,7 @@ from harness.data.finding import Finding
 from harness.data.responses import Response
 from harness.errors import OverrideError, RungFailedError
 from harness.ladder import batch as batches
+from harness.ladder import reward_source
 from harness.ladder.options import ClimbOptions
 from harness.ladder.reward_calls import Call
 
@@ -54,10 +55,7 @@ def run(trial: Trial, progress: Callable[[str], None]) -> Tried:
     Raises :class:`OverrideError` for a reward that is not there, :class:`DataError` for rows that verl
     does not read, and :class:`RungFailedError` where verl itself cannot be started.
     """
-    found = ClimbOptions(reward=trial.reward).reward_function()
-    if found is None:
-        raise OverrideError(f"{trial.reward} is no reward of yours", todo="give PATH:FUNCTION")
-    file, function = found
+    file, function = _named(trial.reward)
     parquet_check.check(trial.data)
     rows = batches.rows(trial.data, trial.rows)
     asked = list(responses.make(rows))
@@ -87,6 +85,20 @@ def run(trial: Trial, progress: Callable[[str], None]) -> Tried:
     scored = sum(bool(call.scores) for call in calls)
     progress(f"{scored} of {len(asked)} responses to {len(rows)} rows were scored, each twice")
     return Tried(calls=tuple(calls))
+
+
+def _named(reward: str) -> tuple[Path, str]:
+    """File and function of PATH:FUNCTION; a path alone is answered with the functions that are there."""
+    path, _, function = reward.rpartition(":")
+    found = ClimbOptions(reward=reward).reward_function() if path and function else None
+    if found is not None:
+        return found
+    file = reward.rstrip(":")
+    names = reward_source.read(Path(file).expanduser(), "", given=file).functions
+    raise OverrideError(
+        f"{reward} names no function",
+        todo=f"give PATH:FUNCTION; it defines: {', '.join(names)}" if names else "give PATH:FUNCTION",
+    )
 
 
 class _NotLoadedError(Exception):

@@ -339,6 +339,13 @@ def test_extra_info_without_one_type_is_named_by_its_row(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
+def test_both_kinds_of_faults_of_extra_info_are_told_at_once(tmp_path: Path) -> None:
+    rows = [VERLS | {"extra_info": own} for own in ({"deep": {"id": 1}}, {"deep": {"id": "x"}}, "text")]
+    said = said_of(lines(tmp_path / "a.jsonl", rows))
+    assert "row 1 (line 2):extra_info: extra_info does not fit the rows before it: Field id has" in said
+    assert "row 2 (line 3):extra_info: extra_info is a str" in said
+
+
 def test_a_column_extra_info_that_holds_no_dictionary_is_left_out_and_named(tmp_path: Path) -> None:
     rows = [{"question": "a 1?", "answer": "#### 1", "extra_info": "text"}]
     done = convert(separated(tmp_path / "a.csv", rows), tmp_path / "out.parquet", Wanted())

@@ -197,6 +197,13 @@ def test_a_good_function_is_loaded_also_under_a_name_that_is_a_number_to_hydra(
     assert refused(file, function) is None
 
 
+@pytest.mark.parametrize("ending", ["", ":"])
+def test_a_path_without_a_function_is_answered_with_those_of_the_file(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "mine.py").write_text(FILE)
+    with pytest.raises(OverrideError, match="it defines: compute_score, greedy, nan, narrow"):
+        run(trial(f"{tmp_path}/mine.py{ending}", tmp_path), lambda text: None)
+
+
 NO_PYTHON = [("def f(:\n", "mine.py:1: the reward file is not Python"), ("x\0", "not Python")]
 
 
