@@ -91,6 +91,9 @@ class Output:
                 err.print(f"[bold red]error[/]: {escape(first)}")
                 for text in rest:
                     err.print(escape(text))
+            if error.run is not None:  # a run's failure; of a mistake in the words the error itself is enough
+                also = f" (also {error.also})" if error.also else ""
+                err.print(escape(f"  class: {error.failure_class}{also}; {error.scope}"))
 
 
 class AlreadyToldExit(SystemExit):

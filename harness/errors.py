@@ -276,7 +276,7 @@ class HangError(VerlockError):
     """A rung that took longer than its deadline, or a trainer that said nothing for too long."""
 
     exit_code = 38
-    failure_class = "distributed"
+    failure_class: FailureClass = "distributed"
 
 
 class ContractError(VerlockError):

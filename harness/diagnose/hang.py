@@ -61,6 +61,7 @@ class Verdict:
     why: str
     todo: str
     where: str | None = None
+    failure_class: FailureClass = "distributed"
     also: FailureClass | None = None
 
 
@@ -71,13 +72,15 @@ def evaluate(stacks: Sequence[Stack], ray: RayState | None) -> Verdict:
         return _pending(ray, lacking, stacks)
     call = _innermost(stacks, own=True)
     if call is not None:
+        scores = "reward" in f"{call.file} {call.process}".lower() or len(stacks) == 1
         return Verdict(
             signature="hang",
             what=f"stuck in {call.function}, called in {call.process} (pid {call.pid})",
             where=f"{call.file}:{call.line}",
             why="this code of yours does not return, and nothing lacks resources",
             todo="give what it waits for a time limit (a request, a lock), or call it by itself on one row",
-            also="model-logic" if "reward" in f"{call.file} {call.process}".lower() else None,
+            failure_class="model-logic" if scores else "distributed",
+            also="distributed" if scores and len(stacks) > 1 else None,
         )
     call = _innermost(stacks, own=False)
     if call is None and any(_IMPORTING.search(stack.text) for stack in stacks):

@@ -42,7 +42,7 @@ class Finished:
     exit_code: int
     seconds: float
     timed_out: bool
-    """Whether it was ended for its ``timeout`` or its ``silence``."""
+    """Whether it was ended for one of its limits."""
     left_over: tuple[Ended, ...] = ()
 
 
@@ -76,13 +76,15 @@ class _Lines:
 class Limits:
     """How long a child may run in all, and how long it may say nothing, in seconds.
 
-    ``news`` says of a line whether it breaks the silence (default: every line does). ``on_expiry`` is told
-    which was passed, while all of the child's processes still stand where they are.
+    ``news`` says of a line whether it breaks the silence (default: every line does). ``lost`` says why the
+    child cannot go on, once something that it said shows that it cannot. ``on_expiry`` is told which was
+    passed, while all of the child's processes still stand where they are.
     """
 
     timeout: float | None = None
     silence: float | None = None
     news: Callable[[str], bool] | None = None
+    lost: Callable[[], str | None] = lambda: None
     on_expiry: Callable[[str], None] | None = None
 
     def passed(self, began: float, heard: float, now: float) -> str | None:
@@ -91,7 +93,7 @@ class Limits:
             return f"has taken longer than {self.timeout:g} s"
         if self.silence is not None and now > heard + self.silence:
             return f"has said nothing new for {self.silence:g} s"
-        return None
+        return self.lost()
 
 
 def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -27,9 +28,12 @@ def of_log(record: RunRecord, log: Path, begin: int, others: Sequence[Path]) -> 
     return _diagnose(record, lines)
 
 
-def of_text(record: RunRecord, text: str) -> Diagnosis:
-    """Diagnose a traceback of this process."""
-    return _diagnose(record, parse(text, path="output.log"))
+def of_exception(record: RunRecord, error: BaseException) -> Diagnosis:
+    """Diagnose an exception of this process; its whole stack goes to the run's log."""
+    stack = "".join(traceback.format_exception(error))
+    with (record.folder / "output.log").open("a", encoding="utf-8") as file:
+        file.write(stack)
+    return _diagnose(record, parse(stack, path="output.log"))
 
 
 def _diagnose(record: RunRecord, lines: Sequence[Line]) -> Diagnosis:

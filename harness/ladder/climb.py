@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -238,17 +237,13 @@ def _failed(context: Context, name: str, error: VerlockError) -> None:
 
 def _unexpected(record: RunRecord, error: Exception) -> RungFailedError:
     """A rung's own exception: its stack goes to the log, its place in verl and its meaning to the user."""
-    log = record.folder / "output.log"
-    stack = "".join(traceback.format_exception(error))
-    with log.open("a", encoding="utf-8") as file:
-        file.write(stack)
-    told = cause.of_text(record, stack)
+    told = cause.of_exception(record, error)
     return cause.explained(
         RungFailedError(
             told.raised.text,
             where=f"{told.file}:{told.line}" if told.file else None,
             why=told.cause if told.known else "an exception in this process; the whole stack is in the log",
-            todo=told.fix or f"read {log}",
+            todo=told.fix or f"read {record.folder / 'output.log'}",
         ),
         told,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,6 +12,7 @@ from harness.adapt.contract.terms import Mode
 from harness.adapt.stops.place import Place
 from harness.errors import OverrideError, Problem
 from harness.evidence import given
+from harness.ladder import reward_source
 from harness.ladder.place import HERE
 from harness.ladder.place import Place as Machine
 
@@ -145,7 +146,17 @@ class ClimbOptions:
                 f"no such file: {path}", where="--reward", todo="give PATH:FUNCTION of your reward"
             )
         _parses(file)
+        _is_there(file, function, path)
         return file, function
+
+
+def _is_there(file: Path, function: str, given: str) -> None:
+    """Find a name that the file does not have now; verl looks for it when the models are loaded."""
+    # Whether verl's call fits its parameters is the reward rung's: reward_kwargs may add to them.
+    found = replace(reward_source.read(file, function, given=given), parameters=None)
+    wrong = list(reward_source.judge(found, path_key="--reward", name_key="--reward"))
+    if wrong:
+        raise OverrideError(*(finding.problem for finding in wrong))
 
 
 def _parses(file: Path) -> None:

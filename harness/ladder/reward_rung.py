@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import Problem, RungFailedError
 from harness.ladder import batch as batches
 from harness.ladder import cause
 from harness.ladder.context import Context, Verified
+from harness.ladder.reward_source import NO_SCORE
 
 # What a run's record calls a reward that cannot be used (harness/diagnose/signatures.yaml).
 SIGNATURE = "reward-function"
+
+
+class _ExitedError(BaseException):
+    """The function asked to end the process at once."""
 
 
 def climb(context: Context) -> Verified:
@@ -32,10 +40,11 @@ def climb(context: Context) -> Verified:
         return [(await manager.run_single(_item(tokenizer, row, ids)))["reward_score"] for row, ids in pairs]
 
     try:
-        first, second = asyncio.run(score()), asyncio.run(score())
-    except Exception as error:  # the user's code, or their data
+        with _no_exit():
+            first, second = asyncio.run(score()), asyncio.run(score())
+    except (Exception, SystemExit, _ExitedError) as error:  # the user's code, or their data
         raise _raised(context, error) from error
-    found = _problems(first, second)
+    found = _problems(first, second, _place(context))
     if found:
         unusable = RungFailedError(*found)
         unusable.signature = SIGNATURE
@@ -56,31 +65,79 @@ def _item(tokenizer: Any, row: dict[str, Any], ids: list[int]) -> Any:
     return DataProto.from_dict(tensors=tensors, non_tensors=extra)
 
 
-def _raised(context: Context, error: Exception) -> RungFailedError:
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    """``os._exit`` in a reward function would end this process, with its exit code and without a verdict."""
+    leave, own = os._exit, os.getpid()
+
+    def refused(status: int) -> None:
+        if os.getpid() != own:  # a child that it forked may
+            leave(status)
+        raise _ExitedError(f"os._exit({status})")
+
+    os._exit = refused  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+def _place(context: Context) -> str:
+    chosen = context.workers.config.reward.custom_reward_function
+    return f"{chosen.path}:{chosen.name}" if chosen.path else "verl's default reward"
+
+
+def _raised(context: Context, error: BaseException) -> RungFailedError:
     """What the user's function or their rows raised, at its place in their file."""
     below = error.__cause__ or error
-    told = cause.of_text(context.record, "".join(traceback.format_exception(error)))
-    path = context.workers.config.reward.custom_reward_function.path or "verl's default reward"
-    return cause.explained(
-        RungFailedError(
-            f"scoring raised {type(below).__name__}: {below}",
-            where=f"{told.file}:{told.line}" if told.file else str(path),
-            why=told.cause if told.known else None,
-            todo="call it on one row; verl passes data_source, solution_str, ground_truth, extra_info",
-        ),
-        told,
+    told = cause.of_exception(context.record, error)
+    file = context.workers.config.reward.custom_reward_function.path
+    theirs = [frame for frame in traceback.extract_tb(below.__traceback__) if frame.filename == file]
+    where = f"{file}:{theirs[-1].lineno}" if theirs else f"{told.file}:{told.line}" if told.file else None
+    if isinstance(below, SystemExit | _ExitedError):
+        what = f"the reward function ends the process: {_first(below)}"
+        todo = "raise an error, or return a score: verl's reward worker would be gone with it"
+    else:
+        what = f"scoring raised {_first(below)}"
+        todo = "call it on one row; verl passes data_source, solution_str, ground_truth, extra_info"
+    failed = RungFailedError(
+        what, where=where or _place(context), why=told.cause if told.known else None, todo=told.fix or todo
     )
+    cause.explained(failed, told)
+    if theirs and not told.known:
+        failed.signature, failed.failure_class, failed.scope = SIGNATURE, "model-logic", "general"
+    return failed
 
 
-def _problems(first: list[Any], second: list[Any]) -> list[Problem]:
+def _first(error: BaseException) -> str:
+    """The error's type and the first line of what it says; all of it is in the log."""
+    if isinstance(error, _ExitedError):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"sys.exit({error.code!r})"
+    first, *rest = str(error).splitlines() or [""]
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in first)
+    return f"{type(error).__name__}: {shown}" + (" ..." if rest else "")
+
+
+def _problems(first: list[Any], second: list[Any], place: str) -> list[Problem]:
     bad = [score for score in first if not isinstance(score, int | float) or not math.isfinite(score)]
     if bad:
-        return [Problem(what=f"the reward function returned {bad[0]!r}", why="verl needs a finite number")]
+        return [
+            Problem(
+                what=f"the reward function returned {bad[0]!r}",
+                where=place,
+                why="verl needs a finite number",
+                todo=NO_SCORE,
+            )
+        ]
     if first != second:
         return [
             Problem(
                 what="the reward function scores the same responses differently",
+                where=place,
                 why="runs cannot be compared",
+                todo="draw no random numbers in it, or seed them by what is scored",
             )
         ]
     return []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.diagnose.news import News
-from harness.errors import EnvironmentDiffersError, HangError, PatchUnfitError, RungFailedError
+from harness.errors import EnvironmentDiffersError, HangError, PatchUnfitError, RungFailedError, VerlockError
 from harness.evidence import events, metrics, output
 from harness.evidence.abandoned import RAY_FOLDER
 from harness.evidence.files import replace_text
@@ -34,6 +34,9 @@ _MILESTONES = {
     "dataset len": "rows are read",
     "After FSDP": "models are being built",
 }
+# torch 2.13: the thread that feeds a DataLoader's queue prints its error and drops the batch; verl waits for
+# that batch without an end (seen with 16 MiB of /dev/shm).
+_LOST = {"unable to allocate shared memory(shm)": "waits for a batch that is lost"}
 
 
 def roles(config: Any) -> list[str]:
@@ -143,9 +146,10 @@ def _run(
     ray_is_up: bool,
 ) -> output.Finished:
     events.emit("trainer_started", rung=name, command=list(command))
-    fork = context.fork
+    begin, fork = _size(context.folder / "output.log"), context.fork
     spare = () if fork is None else (fork.pid,)
     told: set[str] = set()
+    lost: list[str] = []
 
     def show(line: str) -> None:
         step = watched.line(line)
@@ -154,6 +158,7 @@ def _run(
             if kill_after is not None and step >= kill_after and "killed" not in told:
                 told.add("killed")
                 events.emit("trainer_killed", step=step, processes=kill(context.record.id, spare=spare))
+        lost.extend(text for sign, text in _LOST.items() if sign in line)
         if line.startswith(NORMALLY):
             context.output.line(f"  {name}: {line.removeprefix('verlock: ')}")
         for sign, text in _MILESTONES.items():
@@ -179,6 +184,7 @@ def _run(
             timeout=context.options.seconds(steps=steps),
             silence=context.options.patience,
             news=News(),
+            lost=lambda: lost[0] if lost else None,
             on_expiry=look,
         ),
         spare=spare,
@@ -188,8 +194,20 @@ def _run(
     health.tell(context.record, context.output, list(watched.survived.values()))
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
     if hung:
-        raise hung[0]
+        raise _explained(context, hung[0], begin)
     return finished
+
+
+def _explained(context: Context, hang: HangError, begin: int) -> VerlockError:
+    """The hang, or the error in the log that explains it: verl waits for what is lost without an end."""
+    log = context.folder / "output.log"
+    told = cause.of_log(context.record, log, begin, ())
+    if told.sure != "certain" or hang.signature != "hang" or hang.failure_class != "distributed":
+        return hang
+    told = told.model_copy(
+        update={"cause": f"{told.cause}; verl waits for what is lost by it, without an end"}
+    )
+    return cause.of_trainer(told, hang.problems[0].what, log=log, todo=str(told.fix))
 
 
 def keep_logs(ray: Path, target: Path) -> None:

@@ -46,7 +46,11 @@ def error_of(verdict: hang.Verdict, reason: str, folder: Path, processes: int) -
         why=f"{verdict.why}; the stacks of {processes} processes are in {folder / stacks.FILE}",
         todo=verdict.todo,
     )
-    error.signature, error.also = verdict.signature, verdict.also
+    error.signature, error.failure_class, error.also = (
+        verdict.signature,
+        verdict.failure_class,
+        verdict.also,
+    )
     return error
 
 

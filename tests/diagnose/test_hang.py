@@ -57,7 +57,7 @@ def test_stuck_names_the_users_own_line(text: str) -> None:
     found = evaluate([stack(IDLE, "ray::WorkerDict"), stack(text)], ray())
     assert (found.signature, found.where) == ("hang", "/home/u/judge.py:31")
     assert "stuck in ask, called in ray::RewardLoopWorker (pid 7)" in found.what
-    assert found.also == "model-logic"
+    assert (found.failure_class, found.also) == ("model-logic", "distributed")
 
 
 def test_stuck_in_verl_is_named_where_nothing_of_the_users_is() -> None:

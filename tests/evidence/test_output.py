@@ -99,6 +99,21 @@ def test_a_child_that_takes_too_long(python: Python, tmp_path: Path) -> None:
     assert done.seconds < 10
 
 
+def test_a_child_that_said_that_it_cannot_go_on_is_not_waited_for(python: Python, tmp_path: Path) -> None:
+    heard: list[str] = []
+    looked: list[str] = []
+    done = output.run(
+        python("import time; print('a batch is lost', flush=True); time.sleep(60)"),
+        log=tmp_path / "o",
+        on_line=heard.append,
+        limits=Limits(lost=lambda: heard[0] if heard else None, on_expiry=looked.append),
+        grace=2.0,
+    )
+    assert done.timed_out
+    assert done.seconds < 30
+    assert looked == ["a batch is lost"]
+
+
 STANDS_STILL = """
 import datetime, sys, time
 for _ in range(40):

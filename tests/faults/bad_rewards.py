@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import sys
 from typing import Any
 
 
@@ -25,3 +27,15 @@ def another_each_time(data_source: str, solution_str: str, ground_truth: str, **
 
 def negated_digits(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
     return -sum(char.isdigit() and char.isascii() for char in solution_str) / max(len(solution_str), 1)
+
+
+def of_many_lines(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    raise ValueError("première ligne\x1b[31m\nRuntimeError: not me\n")
+
+
+def leaves(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    sys.exit(0)
+
+
+def leaves_at_once(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    os._exit(0)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from harness.data import tiny_model, tiny_task
 
 Climb = Callable[..., Any]
+REWARDS = Path(__file__).parents[1] / "faults" / "bad_rewards.py"
 DATA = ("--from", "data", "--to", "data")
 
 # Words, exit code, what is said. All are refused before anything is written.
@@ -31,6 +32,9 @@ WORDS = [
     pytest.param(["--from", "ppo", "--to", "env"], 21, ["comes after"], id="wrong order"),
     pytest.param(["--reward", "rulez"], 21, ["--reward rulez"], id="no reward"),
     pytest.param(["--reward", "gone.py:f"], 21, ["no such file"], id="no reward file"),
+    pytest.param(
+        ["--reward", f"{REWARDS}:raise"], 21, ["has no function raise", "did you mean raises"], id="no such"
+    ),
     pytest.param(["--without-patch", "x"], 21, ["names no patch"], id="no patch"),
     pytest.param(["trainer.nnodes"], 21, ["no Hydra override"], id="no value"),
 ]

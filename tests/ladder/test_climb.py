@@ -73,11 +73,13 @@ def test_a_planted_fault_is_found_at_the_lowest_rung(
 
 
 REWARDS = [
-    ("raises", ["ZeroDivisionError: planted in the reward", "bad_rewards.py:11"]),
-    ("a_string", ["returned '0.5'"]),
+    ("raises", ["ZeroDivisionError: planted in the reward", "bad_rewards.py:13"]),
+    ("a_string", ["returned '0.5'", "bad_rewards.py:a_string"]),
     ("not_a_number", ["returned nan"]),
     ("another_each_time", ["scores the same responses differently"]),
-    ("no_such_function", ["no_such_function"]),
+    ("of_many_lines", ["bad_rewards.py:33", "ValueError: première ligne\\x1b[31m ..."]),
+    ("leaves", ["sys.exit(0)", "bad_rewards.py:37"]),
+    ("leaves_at_once", ["os._exit(0)", "bad_rewards.py:41"]),
 ]
 
 
@@ -89,4 +91,4 @@ def test_a_reward_that_cannot_be_used(warm_climb: Climb, function: str, said: li
     assert done.exit_code == 20, done.stdout
     assert done.failed_rung == "reward"
     assert all(text in done.problems for text in said), done.problems
-    assert done.run.failure.signature == "reward-function"
+    assert (done.run.failure.failure_class, done.run.failure.signature) == ("model-logic", "reward-function")
