@@ -138,7 +138,7 @@ def run(
     options.reward_function()
     if options.overrides:
         # Now, by themselves: a typo is told in two seconds, not after the first rungs.
-        compose.compose_config([text for text in options.overrides if not text.startswith("~")])
+        compose.check_values([text for text in options.overrides if not text.startswith("~")])
     if print_config:
         origins.show(options, output)
         return

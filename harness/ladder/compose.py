@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import EnvironmentDiffersError, OverrideError, Problem
+from harness.ladder.preflight import kinds
 
 
 def verl_folder() -> Path:
@@ -42,6 +43,24 @@ def compose_config(words: Sequence[str]) -> Any:
         except Exception as error:  # noqa: BLE001 - Hydra and OmegaConf share no base class
             problems = [p for p in (_problem(compose, text) for text in words) if p]
             raise OverrideError(*(problems or [Problem(what=_first_line(error))])) from None
+
+
+def check_values(words: Sequence[str]) -> None:
+    """Compose ``words``, and hold each value against the kind of its default in verl's tree.
+
+    Raises :class:`OverrideError` with every word that does not compose, or with every value of another kind:
+    verl would find it where it is used, after the models are loaded.
+    """
+    from omegaconf import OmegaConf
+
+    given, base = (
+        OmegaConf.to_container(compose_config(each), resolve=False) for each in (list(words), [])
+    )
+    keys = {text.split("=", 1)[0].lstrip("+~") for text in words}
+    wrong = kinds.wrong(given, base, {})
+    problems = [finding.problem for finding in wrong if finding.key in keys]
+    if problems:
+        raise OverrideError(*problems)
 
 
 def _problem(compose: Any, text: str) -> Problem | None:

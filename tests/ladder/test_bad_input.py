@@ -56,6 +56,17 @@ def test_two_typos_in_hydra_keys_are_both_named_with_the_nearest(warm_climb: Cli
     assert not done.runs.exists(), "a typo is told before a run begins"
 
 
+def test_values_of_another_kind_are_told_before_a_run_begins(warm_climb: Climb) -> None:
+    """verl fails on them where they are used: with Ray, after the models are loaded."""
+    words = ("trainer.nnodes=abc", "data.shuffle=3", "actor_rollout_ref.actor.optim.lr=0")
+    done = warm_climb("--from", "data", "--to", "data", *words)
+    assert done.exit_code == 21, done.stdout
+    assert "trainer.nnodes is 'abc', verl expects a whole number" in done.problems
+    assert "data.shuffle is 3, verl expects true or false" in done.problems
+    assert "optim.lr" not in done.problems
+    assert not done.runs.exists()
+
+
 def without_prompt(path: Path) -> Path:
     table = pq.read_table(path).drop_columns(["prompt"])
     pq.write_table(table, path)
