@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.commands.common import Json
 from harness.console import Output
 from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.diagnose.diagnosis import Diagnosis
+
+
+_UNKNOWN = "no signature knows this failure; --save-signature keeps it once you know"
 
 
 def diagnose(
@@ -45,11 +51,13 @@ def diagnose(
     if save_signature is not None:
         given = {"class": failure_class, "cause": cause, "fix": fix}
         fields = {"id": save_signature, "scope": scope, **given}
-        document["saved"] = str(_save(fields, pattern, told.raised.text, logs, project))
+        document["saved"] = str(_save(fields, pattern, told, logs, project))
     output.result(document, lambda: _tell(output, document))
 
 
-def _save(fields: dict[str, Any], pattern: str | None, message: str, logs: list[Path], project: Path) -> Path:
+def _save(
+    fields: dict[str, Any], pattern: str | None, told: Diagnosis, logs: list[Path], project: Path
+) -> Path:
     from harness.diagnose.save import pattern_of, save
 
     missing = [f"--{name}" for name, value in fields.items() if value is None]
@@ -59,8 +67,9 @@ def _save(fields: dict[str, Any], pattern: str | None, message: str, logs: list[
             why="a signature that does not say what to do helps nobody",
             todo="give them, each as one sentence; --class is one of the design's seven words",
         )
+    message = told.raised.text
     fields |= {"patterns": [pattern or pattern_of(message)], "evidence": [f"seen in {logs[0].name}"]}
-    return save(fields, message, project)
+    return save(fields, message, project, told=told.signature)
 
 
 def _tell(output: Output, told: dict[str, Any]) -> None:
@@ -78,8 +87,8 @@ def _tell(output: Output, told: dict[str, Any]) -> None:
     if raised["log"]:
         worker = f", {raised['worker']}" if raised["worker"] else ""
         output.line(f"log    {raised['log']}:{raised['log_line']}{worker}")
-    fix = told["fix"] or "no signature knows this failure; --save-signature keeps it once you know"
-    output.line(f"fix    {fix}", style="green" if known else None)
+    unknown = "it is known from now on" if told.get("saved") else _UNKNOWN
+    output.line(f"fix    {told['fix'] or unknown}", style="green" if known else None)
     output.line(f"sure   {told['sure']}; signature {told['signature']}")
     for rival in told["rivals"]:
         output.line(f"       or {rival}: --profile or --here would decide")

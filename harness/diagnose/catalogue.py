@@ -76,7 +76,7 @@ def read(path: Path) -> CatalogueFile:
         raise DiagnoseError("cannot read the signatures", where=str(path), why=str(error.strerror)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DiagnoseError("the signatures are not YAML", where=str(path), why=str(error)) from error
-    return check(document or {}, path)
+    return check({} if document is None else document, path)
 
 
 def check(document: Any, path: Path) -> CatalogueFile:

@@ -13,9 +13,9 @@ from harness.diagnose.host import Host
 from harness.diagnose.judge import judge
 from harness.diagnose.lines import Line, read
 from harness.diagnose.match import Evidence, match
-from harness.errors import DiagnoseError, Problem, VerlockError
+from harness.errors import DiagnoseError, InterruptedRunError, Problem, VerlockError
 from harness.evidence import events
-from harness.evidence.model import load
+from harness.evidence.model import Run, load
 from harness.profiles.load import load as load_profile
 
 # Ray's logs of a failed run; the raylet's and the GCS's own are about Ray and not about the run.
@@ -26,6 +26,8 @@ _RAY_LOGS = (
     "*/ray-logs/worker-*.out",
 )
 HOST_EVENT = "host"
+# How many lines are looked at, and the share of bytes in them from which on they are no text.
+_LOOKED_AT, _NO_TEXT = 200, 0.1
 
 
 def diagnose_lines(lines: Sequence[Line], known: Catalogue, evidence: Evidence) -> Diagnosis:
@@ -48,15 +50,61 @@ def diagnose(
     ``given`` are facts of the failing host; ``project`` is where the user's own signatures are looked for.
 
     Raises:
-        DiagnoseError: nothing to read, with each file's reason.
+        DiagnoseError: nothing to read, with each file's reason; or a run of which nothing failed.
     """
     known = catalogue.load(project)
     evidence = Evidence(host=(given or Host()).over(_of_profile(profile)))
-    folder = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
-    if folder is not None:
-        evidence = _evidence(folder, evidence)
-        paths = _logs(folder)
-    return diagnose_lines(_read_all(paths), known, evidence)
+    if len(paths) == 1 and paths[0].is_dir():
+        return _diagnose_run(paths[0], known, evidence)
+    lines = _read_all(paths)
+    told = diagnose_lines(lines, known, evidence)
+    text = "".join(line.text for line in lines[:_LOOKED_AT])
+    if not told.known and text.count("\ufffd") > _NO_TEXT * len(text):
+        raise DiagnoseError(
+            "this is no text",
+            where=", ".join(map(str, paths)),
+            why="many of its bytes are no characters, and no failure is told between them",
+            todo="give the log itself; unpack what is packed (gzip is read as it is)",
+        )
+    return told
+
+
+def _diagnose_run(folder: Path, known: Catalogue, given: Evidence) -> Diagnosis:
+    """What the run's files say; where they leave it open, what its record has under ``failure``."""
+    logs = _logs(folder)
+    try:
+        run = load(folder)
+    except VerlockError:  # A record that cannot be read is no reason not to read the log.
+        return diagnose_lines(_read_all(logs), known, _evidence(folder, None, given))
+    if run.status == "passed":
+        raise DiagnoseError(
+            "nothing failed: this run passed",
+            where=str(folder),
+            why=f"{len(run.rungs)} rungs passed" + _found(run),
+            todo="give a run that failed, or a log",
+        )
+    evidence = _evidence(folder, run, given)
+    lines = [line for path in logs for line in read(path)]
+    told = diagnose_lines(lines, known, evidence)
+    if told.sure == "certain" or (run.failure and run.failure.signature == told.signature and told.known):
+        return told
+    if run.failure is not None:
+        return Diagnosis.recorded(run.failure, told, str(folder / "run.json"))
+    if told.known:
+        return told
+    rung = run.rungs[-1].name if run.rungs else "its first rung"
+    raise DiagnoseError(
+        f"nothing failed: this run was interrupted in {rung}",
+        where=str(folder),
+        why="it was asked to end: Ctrl-C, or SIGTERM"
+        if run.exit_code == InterruptedRunError.exit_code
+        else "its record has no end: it was killed (SIGKILL, no power), or it still runs",
+        todo=f"verlock next --runs {folder.parent} says what to run",
+    )
+
+
+def _found(run: Run) -> str:
+    return "; findings: " + ", ".join(dict.fromkeys(f.id for f in run.findings)) if run.findings else ""
 
 
 def _of_profile(profile: str | None) -> Host:
@@ -76,13 +124,11 @@ def _logs(folder: Path) -> list[Path]:
     return [output, *(path for pattern in _RAY_LOGS for path in sorted(folder.glob(pattern)))]
 
 
-def _evidence(folder: Path, given: Evidence) -> Evidence:
+def _evidence(folder: Path, run: Run | None, given: Evidence) -> Evidence:
     """What the run's record and events say of its host and of verl."""
     facts = [e for e in events.read(folder / "events.jsonl") if e.get("kind") == HOST_EVENT]
     recorded = Host.from_event(facts[-1]) if facts else Host()
-    try:
-        run = load(folder)
-    except VerlockError:  # A record that cannot be read is no reason not to read the log.
+    if run is None:
         return Evidence(host=given.host.over(recorded))
     try:
         wanted = _of_profile(run.profile)

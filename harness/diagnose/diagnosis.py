@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -10,9 +11,11 @@ from harness.diagnose.extract import Extract
 from harness.diagnose.match import Match, Sure
 from harness.diagnose.signature import UNKNOWN, Kind
 from harness.errors import FailureClass, Scope
+from harness.evidence.model import Failure
 
 # A message may carry a whole configuration; the log has the rest.
 _CAUSE_LINES, _CAUSE_LENGTH = 6, 600
+_PLACE = re.compile(r"(?P<file>\S+):(?P<line>\d+): ")
 
 
 class Raised(BaseModel):
@@ -41,7 +44,8 @@ class Diagnosis(BaseModel):
     )
     also: FailureClass | None = None
     judged_by: str | None = Field(
-        default=None, description="What told the class where no signature matches: it is no cause."
+        default=None,
+        description="What told the class where no signature matches: no cause. Or: the run's own record.",
     )
     scope: Scope | Literal["unknown"]
     cause: str
@@ -104,6 +108,29 @@ class Diagnosis(BaseModel):
                 "rivals": list(match.rivals),
                 "evidence": list(signature.evidence),
                 **common,
+            }
+        )
+
+    @classmethod
+    def recorded(cls, failure: Failure, log: Diagnosis, record: str) -> Self:
+        """What the run said of itself as it ended; ``log`` is what its output alone would tell."""
+        first = failure.cause.split("\n")[0]
+        place = _PLACE.match(first)
+        unknown = failure.signature == UNKNOWN
+        return cls.model_validate(
+            {
+                "signature": failure.signature,
+                "class": failure.failure_class,
+                "also": failure.also,
+                "judged_by": "the run's own record",
+                "scope": failure.scope,
+                "cause": _short(failure.cause),
+                "fix": None if unknown else failure.fix,
+                "sure": UNKNOWN if unknown else "certain",
+                "raised": Raised(text=_short(first), log=record),
+                "file": place["file"] if place else None,
+                "line": int(place["line"]) if place else None,
+                "hidden_by": log.hidden_by,
             }
         )
 

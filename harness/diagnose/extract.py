@@ -17,6 +17,10 @@ from harness.diagnose.tracebacks import NATIVE, Chain, Frame, SeenError, chains
 
 # Looked up, not found, and something else was tried: the second error is the one to read.
 _LOOKUPS = frozenset({"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError"})
+# More lines than this are a log, and a log says what happened in a form of its own.
+NOTE_LINES = 5
+# A line of a printed configuration: 'truncation': 'error',
+_SETTING = re.compile(r"^\s*[{\[(]*['\"][\w./ -]+['\"]: ")
 _PID = re.compile(r"\bpid=(\d+)")
 _LAST_WORDS = re.compile(r"(?i)\b(?:error|fatal|killed|aborted|failed|failure|exception|core dumped)\b")
 
@@ -32,6 +36,8 @@ class Extract:
     """The chain that ``root`` belongs to, or the last one with a wrapper."""
     crash: Line | None = None
     """Where no true error is: the line that says that a process was ended."""
+    cut: tuple[Frame, ...] = ()
+    """Where no true error is: the frames of a traceback that the log does not hold to its end."""
 
     @cached_property
     def wrappers(self) -> tuple[SeenError, ...]:
@@ -47,6 +53,9 @@ class Extract:
             return self.root.message
         if self.crash is not None:
             return self.crash.text.strip()
+        if self.cut:
+            last = self.cut[-1]
+            return f"the log ends inside a traceback, at {last.file}:{last.line}, before its error"
         if self.wrappers:
             return self.wrappers[-1].message
         return self._last_words.text.strip() if self._last_words else ""
@@ -62,12 +71,18 @@ class Extract:
 
     @cached_property
     def _last_words(self) -> Line | None:
-        return next(reversed(self.loud or self.spoken), None)
+        """Of a log the last line that speaks of an error; of a few words from a person the last of all."""
+        noted = self.spoken if len(self.spoken) <= NOTE_LINES else ()
+        return next(reversed(self.loud or noted), None)
 
     @cached_property
     def loud(self) -> tuple[Line, ...]:
         """The lines that speak of an error, whoever wrote them."""
-        return tuple(line for line in self.lines if _LAST_WORDS.search(line.text) and not line.quiet)
+        return tuple(
+            line
+            for line in self.lines
+            if _LAST_WORDS.search(line.text) and not line.quiet and not _SETTING.match(line.text)
+        )
 
     @cached_property
     def spoken(self) -> tuple[Line, ...]:
@@ -77,7 +92,7 @@ class Extract:
     @property
     def frame(self) -> Frame | None:
         """Where to look: the innermost frame that is verl's or the user's own; else the innermost."""
-        frames = self.root.frames if self.root is not None else ()
+        frames = self.root.frames if self.root is not None else self.cut
         own = [frame for frame in frames if _own(frame.file)]
         return next(reversed(own or list(frames)), None)
 
@@ -89,7 +104,8 @@ def _own(file: str) -> bool:
 
 def extract(lines: Sequence[Line], catalogue: Catalogue) -> Extract:
     """Find the root. Pure: the same lines give the same answer."""
-    found = [chain for stream in streams(lines).values() for chain in chains(stream)]
+    read = [chain for stream in streams(lines).values() for chain in chains(stream)]
+    found = [chain for chain in read if chain.errors]
     order = {(line.path, line.number): position for position, line in enumerate(lines)}
     found.sort(key=lambda chain: order[chain.errors[-1].line.path, chain.errors[-1].line.number])
     serious = [chain for chain in found if not chain.ignored]
@@ -99,7 +115,8 @@ def extract(lines: Sequence[Line], catalogue: Catalogue) -> Extract:
     crash = None if root is not None and root.type == NATIVE else catalogue.fatal(lines[begin:])
     if crash is not None:
         root = None
-    return Extract(lines=tuple(lines), chains=tuple(found), root=root, chain=chain, crash=crash)
+    cut = next((chain.cut for chain in reversed(read) if chain.cut), ()) if root is None else ()
+    return Extract(lines=tuple(lines), chains=tuple(found), root=root, chain=chain, crash=crash, cut=cut)
 
 
 def _decide(found: Sequence[Chain], catalogue: Catalogue) -> tuple[Chain | None, SeenError | None]:

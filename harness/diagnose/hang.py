@@ -21,6 +21,12 @@ _VERL = re.compile(r"/verl/")
 _SHOWN = ("CPU", "GPU", "memory")
 # transfer_queue/storage/bootstrap: waits for the address of each unit that it has asked Ray to start.
 _STORAGE = "initialize_simple_storage"
+# verl/trainer/ppo/v1/replay_buffer.py. sys.exit in a reward function ends its thread without a word.
+_WAITS_FOR_SAMPLES = frozenset({"_wait_for_next_poll"})
+_SAMPLES = (
+    "a sample never comes back: climb --to reward first; a reward that calls sys.exit leaves no other trace"
+)
+_RANKS = "read the other ranks' stacks: a collective waits for the rank that is elsewhere"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +104,7 @@ def evaluate(stacks: Sequence[Stack], ray: RayState | None) -> Verdict:
         else "stuck, and no process shows where",
         where=f"{call.file}:{call.line}" if call else None,
         why="no process waits for resources, and none is in code of your own",
-        todo="read the other ranks' stacks: a collective waits for the rank that is elsewhere",
+        todo=_SAMPLES if call and call.function in _WAITS_FOR_SAMPLES else _RANKS,
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.diagnose.catalogue import Catalogue
-from harness.diagnose.extract import Extract
+from harness.diagnose.extract import NOTE_LINES, Extract
 from harness.diagnose.given import holds
 from harness.diagnose.host import Host
-from harness.diagnose.match import NOTE_LINES, texts_of
+from harness.diagnose.match import texts_of
 from harness.diagnose.signature import Kind, compiled, joined
 
 # What a log says at its end; more would only be read to the same answer.

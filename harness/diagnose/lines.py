@@ -6,11 +6,17 @@ for each worker, a label for each task, a line break at the terminal's edge. Non
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import html
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from harness.errors import DiagnoseError
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Colours whose escape byte a copy through a web page or a scheduler has eaten: "[36m(TaskRunner".
@@ -39,7 +45,8 @@ _CLOCKS = (
     ),
 )
 # verl warns so of each engine that is not installed, in every process, with the error's text: nothing failed.
-_WARNS = re.compile(r"\.py:\d+: \w*Warning: ")
+_WARNS = re.compile(r"\.py:\d+: \w*Warning: |^Warning: ")
+_ENTITY = re.compile(r"&(?:#x?[0-9a-fA-F]{1,6}|lt|gt|amp|quot|apos);")
 _REPEATED = re.compile(r" ?\[repeated \d+x across (?:all nodes|cluster)\].*$")
 _QUIET = frozenset({"DEBUG", "INFO", "WARNING", "WARN"})
 # What begins a line of its own, however long the line before: a log cut at a column is not a wrapped one.
@@ -63,9 +70,26 @@ class Line:
 
 
 def read(path: Path) -> list[Line]:
-    """The file's lines. Bytes that are not text are replaced: a log may hold anything."""
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    """The file's lines, of a gzip file those in it. Bytes that are not text are replaced.
+
+    Raises:
+        DiagnoseError: a gzip file that is damaged.
+        OSError: it cannot be read.
+    """
+    data = path.read_bytes()
+    if data.startswith(b"\x1f\x8b"):
+        with gzip.open(path) as packed:
+            data = _unpacked(packed, path)
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    text = data.decode(encoding, errors="replace")
     return parse(text, path=str(path))
+
+
+def _unpacked(packed: gzip.GzipFile, path: Path) -> bytes:
+    try:
+        return packed.read()
+    except (EOFError, zlib.error) as error:
+        raise DiagnoseError("the gzip file is damaged", where=str(path), why=str(error)) from error
 
 
 def parse(text: str, *, path: str = "log") -> list[Line]:
@@ -76,6 +100,8 @@ def parse(text: str, *, path: str = "log") -> list[Line]:
 
 
 def _plain(line: str) -> str:
+    if _ENTITY.search(line):  # copied from a page's source
+        line = html.unescape(line)
     drawn = line.rstrip("\r").rpartition("\r")[2]
     return _CONTROL.sub("", _BARE_ESCAPE.sub("", _ESCAPE.sub("", drawn)).replace("\t", "    ")).rstrip()
 

@@ -11,15 +11,13 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from harness.diagnose.catalogue import Catalogue
-from harness.diagnose.extract import Extract
+from harness.diagnose.extract import NOTE_LINES, Extract
 from harness.diagnose.given import holds
 from harness.diagnose.host import Host
 from harness.diagnose.lines import Line
 from harness.diagnose.signature import Signature, Way, compiled, joined
 from harness.diagnose.tracebacks import SeenError, quoted
 
-# More lines than this are a log, and a log says what happened in a form of its own.
-NOTE_LINES = 5
 # A long log says the same thing at each step: so its reading takes seconds, not minutes.
 _SAME_LINES = 20
 _NUMBERS = re.compile(r"\d+")

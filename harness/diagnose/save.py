@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from harness.diagnose import catalogue
 from harness.diagnose.catalogue import THEIRS
-from harness.diagnose.signature import Signature, compiled, joined
-from harness.errors import DiagnoseError
+from harness.diagnose.signature import UNKNOWN, Signature, compiled, joined
+from harness.errors import DiagnoseError, Problem
 from harness.evidence.files import replace_text
 
 _HEAD = "# Failures of this project that `verlock diagnose` knows. Yours to edit.\n\nsignatures:\n"
 # Numbers, addresses, paths and quoted names differ from run to run.
+_OPTIONS = {"id": "--save-signature", "patterns": "--pattern"}  # else the field's own name
 _VARIES = re.compile(r"0x[0-9a-f]+|(?:/[\w.\-]+){2,}|\d+(?:\.\d+)?")
 
 
@@ -41,18 +43,26 @@ def _literal(text: str) -> str:
     return re.escape(text).replace(r"\ ", " ")
 
 
-def save(fields: Mapping[str, Any], message: str, project: Path) -> Path:
+def save(fields: Mapping[str, Any], message: str, project: Path, *, told: str = UNKNOWN) -> Path:
     """Append one signature to ``verlock-signatures.yaml``; it must match the failure it was made from.
 
+    ``told`` is the signature that knows the failure already.
+
     Raises:
-        DiagnoseError: the signature is not valid, its id is taken, or it does not match ``message``.
+        DiagnoseError: the signature is not valid, its id is taken, it does not match ``message``, or
+            another one in the file does.
     """
     path = project / THEIRS
+    _valid(fields)
     with _alone(project):
         old = path.read_text(encoding="utf-8") if path.exists() else _HEAD
         new = _with(old, fields, path)
         file = catalogue.check(yaml.safe_load(new), path)
         added = next(s for s in file.signatures if s.id == fields["id"])
+        if told != added.id and told in {s.id for s in file.signatures}:
+            raise DiagnoseError(
+                f"the file knows this failure already, as {told}", where=str(path), todo="edit it there"
+            )
         _must_match(added, message, path)
         taken = {s.id for s in catalogue.read(catalogue.OURS).signatures}
         if added.id in taken:
@@ -61,6 +71,19 @@ def save(fields: Mapping[str, Any], message: str, project: Path) -> Path:
             )
         replace_text(path, new, what="write the signatures")
     return path
+
+
+def _valid(fields: Mapping[str, Any]) -> None:
+    """Each fault of what was given, under the option that gave it."""
+    try:
+        Signature.model_validate(fields)
+    except ValidationError as error:
+        raise DiagnoseError(
+            *(
+                Problem(what=problem["msg"], where=_OPTIONS.get(name := str(problem["loc"][0]), f"--{name}"))
+                for problem in error.errors()
+            )
+        ) from None
 
 
 def _must_match(added: Signature, message: str, path: Path) -> None:

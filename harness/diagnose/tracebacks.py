@@ -85,6 +85,8 @@ class Chain:
     errors: list[SeenError] = field(default_factory=list)
     ignored: bool = False
     """Python printed it and went on: an error in a destructor, a logger, or at exit."""
+    cut: tuple[Frame, ...] = ()
+    """The frames of a traceback whose error the log has no more: it was cut."""
 
 
 @dataclass(kw_only=True)
@@ -130,7 +132,9 @@ def chains(stream: Sequence[Line]) -> list[Chain]:
     number = 0
     while number < len(stream):
         number += _step(reader, stream, number)
-    return [chain for chain in reader.chains if chain.errors]
+    if reader.inside and reader.frames:
+        reader.chains[-1].cut = tuple(reader.frames)
+    return [chain for chain in reader.chains if chain.errors or chain.cut]
 
 
 def _step(reader: _Reader, stream: Sequence[Line], number: int) -> int:

@@ -53,9 +53,7 @@ def check_values(words: Sequence[str]) -> None:
     """
     from omegaconf import OmegaConf
 
-    given, base = (
-        OmegaConf.to_container(compose_config(each), resolve=False) for each in (list(words), [])
-    )
+    given, base = (OmegaConf.to_container(compose_config(each), resolve=False) for each in (list(words), []))
     keys = {text.split("=", 1)[0].lstrip("+~") for text in words}
     wrong = kinds.wrong(given, base, {})
     problems = [finding.problem for finding in wrong if finding.key in keys]

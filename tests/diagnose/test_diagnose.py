@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,8 @@ import yaml
 from harness.diagnose.catalogue import THEIRS
 from harness.diagnose.diagnose import diagnose
 from harness.diagnose.save import pattern_of, save
-from harness.errors import DiagnoseError
+from harness.errors import DiagnoseError, RungFailedError, VerlockError
+from harness.evidence.model import Failure
 from harness.evidence.record import RunRecord
 
 GPUS = "ValueError: Total available GPUs 0 is less than total desired GPUs 1\n"
@@ -83,7 +86,13 @@ def test_the_same_text_has_another_cause_on_another_host(
     assert bool(told.rivals) is (profile is None)
 
 
-WRONG: list[tuple[bytes | None, str]] = [(None, "cannot be read"), (b"", "empty"), (b"\n \n", "empty")]
+WRONG: list[tuple[bytes | None, str]] = [
+    (None, "cannot be read"),
+    (b"", "empty"),
+    (b"\n \n", "empty"),
+    (random.Random(1).randbytes(20_000), "this is no text"),
+    (gzip.compress(b"x" * 5000)[:30], "damaged"),
+]
 
 
 STACK = """Traceback (most recent call last):
@@ -129,6 +138,80 @@ def test_nothing_to_read_is_an_error_of_its_own(tmp_path: Path, content: bytes |
 def test_bytes_that_are_no_text_are_read(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_bytes(bytes(range(256)) * 40 + b"\nRuntimeError: can't start new thread\n")
     assert diagnose([tmp_path / "run.log"]).signature == "process-limits"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [gzip.compress(GPUS.encode()), GPUS.encode("utf-16")],
+    ids=["gzip", "utf-16"],
+)
+def test_a_packed_or_recoded_log_is_read(tmp_path: Path, packed: bytes) -> None:
+    (tmp_path / "run.log").write_bytes(packed)
+    assert diagnose([tmp_path / "run.log"], profile="cpu").signature == "gpus-none-on-host"
+
+
+def test_a_log_from_a_pages_source_is_read(tmp_path: Path) -> None:
+    page = "&gt; KeyError: &#39;prompt&#39; &amp; no more\n"
+    (tmp_path / "run.log").write_text(page)
+    assert diagnose([tmp_path / "run.log"]).raised.text == "KeyError: 'prompt' & no more"
+
+
+def test_a_log_that_was_cut_inside_a_traceback_says_so(tmp_path: Path) -> None:
+    log = "(T pid=1)  'truncation': 'error',\n" * 20 + (
+        "Traceback (most recent call last):\n"
+        '  File "/w/mine.py", line 3, in main\n    f()\n  File "/w/mine.py", line 9, in f\n    g()\n'
+    )
+    (tmp_path / "run.log").write_text(log)
+    told = diagnose([tmp_path / "run.log"])
+    assert (told.signature, told.file, told.line) == ("unknown", "/w/mine.py", 9)
+    assert told.cause == "the log ends inside a traceback, at /w/mine.py:9, before its error"
+
+
+def test_a_log_in_which_nothing_failed_has_no_cause(tmp_path: Path) -> None:
+    quiet = "Warning: Failed to set NUMA affinity: no libnuma.so\n {'truncation': 'error',\n" + "step:1\n" * 9
+    (tmp_path / "run.log").write_text(quiet)
+    told = diagnose([tmp_path / "run.log"])
+    assert (told.signature, told.cause) == ("unknown", "the log holds no error")
+
+
+def failed(runs: Path, error: VerlockError | None, code: int | None, said: str) -> Path:
+    record = RunRecord.create(runs, profile="cpu", command=["verlock", "climb"])
+    (record.folder / "output.log").write_text(said)
+    record.rung_started("reward")
+    if error is not None:
+        record.rung_failed("reward", Failure.of(error))
+        record.finish("failed", error.exit_code)
+    elif code is not None:
+        record.finish("passed" if code == 0 else "interrupted", code)
+    return record.folder
+
+
+BAR = "Writing model shards: 100%|##########| 1/1\n"
+
+
+def test_what_a_run_recorded_of_its_failure_stands_where_its_log_says_nothing(tmp_path: Path) -> None:
+    error = RungFailedError("it returned None", where="/x/judge.py:4", todo="return a number")
+    error.signature, error.failure_class = "reward-function", "model-logic"
+    told = diagnose([failed(tmp_path, error, None, BAR)])
+    assert (told.signature, told.failure_class, told.fix) == (
+        "reward-function",
+        "model-logic",
+        "return a number",
+    )
+    assert (told.file, told.line, told.sure) == ("/x/judge.py", 4, "certain")
+    # A true error in the log says more than the record, and what a user has learnt since counts.
+    assert diagnose([failed(tmp_path, error, None, GPUS)]).signature == "gpus-none-on-host"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(0, "this run passed"), (130, "asked to end: Ctrl-C"), (None, "it was killed .SIGKILL")],
+)
+def test_a_run_in_which_nothing_failed_is_an_error_of_its_own(
+    tmp_path: Path, code: int | None, said: str
+) -> None:
+    with pytest.raises(DiagnoseError, match=said):
+        diagnose([failed(tmp_path, None, code, BAR)])
 
 
 def test_several_logs_are_one_failure(tmp_path: Path) -> None:
@@ -220,7 +303,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"class": "mine"}, "", "class"),
     ({"patterns": ["never said"]}, "", "does not match this failure"),
     ({"id": "gpu-memory"}, "", "verlock's own"),
+    ({"fix": "short", "class": "mine"}, "", r"(?s)--class: .*'config'.*--fix: .*at least"),
     ({}, "signatures: []\n", "cannot tell where"),
+    ({}, "[]\n", "cannot tell where"),
     ({}, "signatures: {a: 1}\n", "cannot tell where"),
     ({}, "a: [1\n", "not YAML"),
     ({}, yaml.safe_dump({"signatures": [FIELDS]}), "twice"),
@@ -235,6 +320,19 @@ def test_what_is_refused_changes_nothing(tmp_path: Path, change: dict[str, Any],
         save({**FIELDS, **change}, OWN, tmp_path)
     assert (path.read_text() if path.exists() else "") == old
     assert [entry.name for entry in tmp_path.iterdir()] == ([THEIRS] if old else [])
+
+
+def test_a_file_that_is_a_list_is_told_and_not_passed_over(log: Path, tmp_path: Path) -> None:
+    (tmp_path / THEIRS).write_text("[]\n")
+    with pytest.raises(DiagnoseError, match=THEIRS):
+        diagnose([log], project=tmp_path)
+
+
+def test_a_failure_that_the_file_knows_gets_no_second_name(log: Path, tmp_path: Path) -> None:
+    save(FIELDS, OWN, tmp_path)
+    told = diagnose([log], project=tmp_path).signature
+    with pytest.raises(DiagnoseError, match="knows this failure already, as sandbox-gone"):
+        save({**FIELDS, "id": "another-name"}, OWN, tmp_path, told=told)
 
 
 def test_two_at_once_are_both_kept(tmp_path: Path) -> None:

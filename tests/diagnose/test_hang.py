@@ -66,6 +66,13 @@ def test_stuck_in_verl_is_named_where_nothing_of_the_users_is() -> None:
     assert "update_actor" in found.what
 
 
+def test_a_trainer_that_waits_for_samples_is_sent_to_the_reward() -> None:
+    """``sys.exit`` in a reward function: seen with verl 0.9.1, no process and no log says a word of it."""
+    waits = IN_VERL.replace("update_actor", "_wait_for_next_poll")
+    assert "--to reward" in evaluate([stack(waits, "ray::TaskRunnerV1")], ray()).todo
+    assert "--to reward" not in evaluate([stack(IN_VERL, "ray::TaskRunnerV1")], ray()).todo
+
+
 @pytest.mark.parametrize(("demand", "said"), [(CPU, "7 x {CPU: 1}"), (GPUS, "2 x {CPU: 1, GPU: 1}")])
 def test_pending_is_told_from_stuck(demand: Demand, said: str) -> None:
     """A worker that waits for an actor that cannot start looks stuck in its own code."""
