@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from harness.diagnose.bisect import Bisected
 
 _OURS = ("--verl-source", "--runs", "--json")
-_UP_TO = ("--to", "--full")
 
 
 def bisect(
@@ -58,27 +57,14 @@ def bisect(
 
 def _words(asked: list[str], checkout: Path, runs: Path, last: str | None) -> list[str]:
     """The climb with a commit; never higher than the rung in which the ends part."""
-    options, dashes, rest = asked, [], list[str]()
-    if "--" in asked:
-        at = asked.index("--")
-        options, dashes, rest = asked[:at], ["--"], asked[at + 1 :]
+    from harness.evidence import words
+
     own = [f"--verl-source={checkout}", f"--runs={runs}"]
-    if last is not None and "--learn" not in options:
-        options = _without_end(options)
+    if last is not None and "--learn" not in words.parts(asked)[0]:
+        asked = words.without(asked, {"--to"}, {"--full"})
         own.append(f"--to={last}")
-    return ["climb", *own, *options, *dashes, *rest]
-
-
-def _without_end(options: list[str]) -> list[str]:
-    kept, skip = [], False
-    for word in options:
-        if skip:
-            skip = False
-        elif word == _UP_TO[0]:
-            skip = True
-        elif word.split("=")[0] not in _UP_TO:
-            kept.append(word)
-    return kept
+    options, rest = words.parts(asked)
+    return ["climb", *own, *options, *rest]
 
 
 def _tell(output: Output, found: Bisected) -> None:

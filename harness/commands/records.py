@@ -52,6 +52,7 @@ def replay(
         variables=outside.variables if outside else None,
         checkout=climbing.source(found),
     )
+    room.mark(replayed, of=found)
     told = room.judge(recorded, replayed, problems)
     error = room.failed(told)
     if error is not None and not as_json:

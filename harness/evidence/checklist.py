@@ -6,12 +6,14 @@ the list as ``earlier``: it is no tick.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from harness.evidence import standing, words
 from harness.evidence.model import Run
 
 Task = Literal["local", "verl", "failure", "handoff"]
@@ -158,13 +160,8 @@ def of_task(
     """The items of a task, ticked. ``runs``: the oldest first; ``parts``: of the fingerprint here and now."""
     mine = [run for run in runs if run.profile == profile]
     items = ITEMS[task] if task != "failure" else _of_failure(failed) if failed else ()
-    since = (
-        [run for run in mine if failed is None or run.started >= failed.started]
-        if task == "failure"
-        else mine
-    )
     names = {"profile": profile, "short": short, "run": failed.id if failed else "latest"}
-    return [_tick(item, since, parts, names) for item in items]
+    return [_tick(item, mine, parts, names) for item in items]
 
 
 def _tick(item: Item, runs: Sequence[Run], parts: Parts, names: Mapping[str, str]) -> Tick:
@@ -188,11 +185,15 @@ def same_state(run: Run, parts: Parts) -> bool:
     return isinstance(then, dict) and all(then.get(key) == value for key, value in parts.items())
 
 
+def failed_rung(run: Run) -> str | None:
+    """The rung in which it ended badly; none before the first."""
+    return next((rung.name for rung in run.rungs if rung.status == "failed"), None)
+
+
 def _of_failure(failed: Run) -> tuple[Item, ...]:
-    failure = failed.failure
-    signature = failure.signature if failure else ""
-    rung = next((rung.name for rung in failed.rungs if rung.status == "failed"), "env")
-    again = f"verlock climb --profile {{profile}} --from {rung} --to {rung}"
+    signature = failed.failure.signature if failed.failure else ""
+    rung = failed_rung(failed)
+    narrow = words.between(failed, rung, rung) if rung else words.whole(failed)
     return (
         Item(
             name="named",
@@ -204,20 +205,27 @@ def _of_failure(failed: Run) -> tuple[Item, ...]:
             name="reproduced",
             text="it fails again in the same way: it is no accident",
             command="verlock replay runs/{run}",
-            proves=lambda run: (
-                run.id != failed.id and run.failure is not None and run.failure.signature == signature
-            ),
+            proves=lambda run: standing.same_failure(run, failed),
         ),
         Item(
             name="rung",
-            text=f"the rung {rung}, which failed, passes",
-            command=again,
-            proves=lambda run: any(r.name == rung and r.status == "passed" for r in run.rungs),
+            text=f"the rung {rung or 'env'}, which failed, passes with the same options",
+            command=_literal(narrow),
+            proves=lambda run: (
+                run.started > failed.started
+                and standing.same_asked(run, failed)
+                and any(r.name == rung and r.status == "passed" for r in run.rungs)
+            ),
         ),
         Item(
             name="whole",
-            text="the whole climb passes",
-            command="verlock climb --profile {profile}",
-            proves=_whole,
+            text="the command that failed passes",
+            command=_literal(words.whole(failed)),
+            proves=lambda run: standing.answers(run, failed),
         ),
     )
+
+
+def _literal(command: Sequence[str]) -> str:
+    """As a shell reads it; a brace in an override is none of ours."""
+    return shlex.join(command).replace("{", "{{").replace("}", "}}")

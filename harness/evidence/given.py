@@ -83,10 +83,12 @@ def changed(given: Given) -> Iterator[Problem]:
     for name, before in given.files.items():
         path = Path(name)
         if not path.exists():
-            yield Problem(what="is not there any more", where=name, todo="bring it back, or climb anew")
+            yield Problem(
+                what=f"{path.name} is not there any more", where=name, todo="bring it back, or climb anew"
+            )
         elif digest(path) != before:
             yield Problem(
-                what="was changed since the run",
+                what=f"{path.name} was changed since the run",
                 where=name,
                 why=f"its digest was {before[:20]}, and is {digest(path)[:20]}",
                 todo="bring back what it was, or --anyway to see what the change does",

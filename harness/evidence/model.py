@@ -151,6 +151,8 @@ class Run(_Model):
     findings: list[Finding] = []
     """What is not well in a run that may have passed (harness/evidence/health)."""
     failure: Failure | None = None
+    replays: str | None = None
+    """The id of the run that this one repeats: `verlock replay` made it."""
     given: Given | None = None
     """None in a record of an older verlock, and of a job on a cluster."""
 

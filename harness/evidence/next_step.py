@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.errors import FailureClass, RecordError
-from harness.evidence import again, checklist
+from harness.errors import RecordError
+from harness.evidence import again, checklist, looks, standing, words
 from harness.evidence.checklist import Task, Tick
 from harness.evidence.model import Failure, Run, load
 from harness.fingerprint import identity
 from harness.profiles.load import load as load_profile
 
-# What looks into a fault of each class first, where no signature has named a fix.
-_LOOK: Mapping[FailureClass, tuple[str, str]] = {
-    "config": ("verlock climb --print-config", "a value is at fault: it shows who set which"),
-    "data": (
-        "verlock data check DATA --model MODEL",
-        "it names row and column of what verl cannot read as meant",
-    ),
-    "model-logic": (
-        "verlock climb --from forward --to reward",
-        "the mathematics, generation and scoring alone take seconds and need no Ray",
-    ),
-    "backend": (
-        "verlock doctor --profile {profile}",
-        "it holds driver, card and libraries against the profile",
-    ),
-    "distributed": ("verlock localise runs/{run}", "it finds whether the failure goes away without Ray"),
-    "resource": (
-        "verlock plan memory {profile}",
-        "it adds up what each phase takes, and names what to change",
-    ),
-    "environment": ("verlock doctor --profile {profile}", "it holds this machine against the profile"),
-}
 _HANG = "hang"
 
 
@@ -70,12 +48,12 @@ def records(runs: Path) -> tuple[list[Run], list[str]]:
 def advise(runs: Path, *, task: Task | None, profile: str | None) -> Next:
     """Read the records and advise. Raises what a profile's loading raises."""
     found, unreadable = records(runs)
-    last = found[-1] if found else None
+    last = next(reversed(standing.originals(found)), None)
     name = profile or (last.profile if last else "cpu")
     mine = [run for run in found if run.profile == name]
     chosen = task or infer(mine)
     loaded = load_profile(name)
-    failed = next((run for run in reversed(mine) if run.status == "failed"), None)
+    failed = standing.newest(mine) or standing.newest_failed(mine)
     ticks = checklist.of_task(
         chosen, found, profile=name, short=loaded.short, parts=identity.parts(loaded, None), failed=failed
     )
@@ -86,11 +64,11 @@ def advise(runs: Path, *, task: Task | None, profile: str | None) -> Next:
 
 
 def infer(runs: Sequence[Run]) -> Task:
-    """What somebody is at, by the newest record. Pure."""
-    last = runs[-1] if runs else None
+    """What somebody is at: a failure that still stands, or what the newest record is of. Pure."""
+    last = next(reversed(standing.originals(runs)), None)
     if last is None:
         return "local"
-    if last.status == "failed":
+    if standing.newest(runs) is not None:
         return "failure"
     if checklist.overlaid(last):
         return "verl"
@@ -101,12 +79,17 @@ def step(
     task: Task, runs: Sequence[Run], ticks: Sequence[Tick], *, profile: str
 ) -> tuple[str, str, str | None]:
     """The command, why, and the record that says so. Pure."""
-    last = runs[-1] if runs else None
+    last = next(reversed(standing.originals(runs)), None)
     if last is not None and last.status == "interrupted":
         at = last.rungs[-1].name if last.rungs else "its start"
-        return shlex.join(last.command), f"{last.id} was interrupted in {at}: it says nothing yet", last.id
-    if task == "failure" and last is not None and last.status == "failed" and last.failure:
-        return (*_of_failure(last, last.failure, profile), last.id)
+        return (
+            shlex.join(words.whole(last)),
+            f"{last.id} was interrupted in {at}: it says nothing yet",
+            last.id,
+        )
+    failed = standing.newest(runs) if task == "failure" else None
+    if failed is not None and failed.failure:
+        return (*_of_failure(failed, failed.failure, ticks), failed.id)
     todo = next((tick for tick in ticks if not tick.done), None)
     if todo is None:
         return _after(task, profile), "each item of this task is proven by a record of this state", None
@@ -114,8 +97,15 @@ def step(
     return todo.command, f"not yet proven: {todo.text}{stale}", todo.earlier
 
 
-def _of_failure(run: Run, failure: Failure, profile: str) -> tuple[str, str]:
+def _of_failure(run: Run, failure: Failure, ticks: Sequence[Tick]) -> tuple[str, str]:
     said = failure.cause.splitlines()[0] if failure.cause else "its cause"
+    rung = checklist.failed_rung(run)
+    narrow = shlex.join(words.between(run, rung, rung) if rung else words.whole(run))
+    if any(tick.name == "rung" and tick.done for tick in ticks):
+        return (
+            shlex.join(words.whole(run)),
+            f"{rung} passes now; {run.id} is answered when the command that failed passes whole",
+        )
     if failure.signature == _HANG:
         return f"less runs/{run.id}/stacks.txt", f"it stood still: {said}"
     if failure.signature == "unknown":
@@ -123,12 +113,10 @@ def _of_failure(run: Run, failure: Failure, profile: str) -> tuple[str, str]:
             f"verlock localise runs/{run.id}",
             f"no signature knows {said!r}: runs that differ in one boundary show where it is",
         )
-    rung = next((r.name for r in run.rungs if r.status == "failed"), None)
-    if failure.fix and rung:
-        first = failure.fix.splitlines()[0]
-        return f"verlock replay runs/{run.id} --anyway", f"{failure.signature}: {first}; then run it again"
-    command, why = _LOOK[failure.failure_class]
-    return command.format(profile=profile, run=run.id), f"{failure.signature}: {why}"
+    if failure.fix:
+        return narrow, f"{failure.signature}: {failure.fix.splitlines()[0]}; then run it again"
+    command, why = looks.of(run, failure.failure_class)
+    return command, f"{failure.signature}: {why}"
 
 
 def _after(task: Task, profile: str) -> str:

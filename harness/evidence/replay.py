@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.errors import EnvironmentDiffersError, NotReproducedError, Problem
 from harness.evidence import again, events, given, outcome
-from harness.evidence.model import Run
+from harness.evidence.files import replace_text
+from harness.evidence.model import Run, load
 from harness.evidence.outcome import Parting
 from harness.fingerprint import identity
 from harness.profiles.load import load as load_profile
@@ -106,6 +107,12 @@ def refuse(problems: Sequence[Problem]) -> None:
     """Raise :class:`EnvironmentDiffersError` where there is one."""
     if problems:
         raise EnvironmentDiffersError(*problems)
+
+
+def mark(folder: Path, *, of: Run) -> None:
+    """Write into the new record what it repeats: it is no run that somebody asked for by itself."""
+    run = load(folder).model_copy(update={"replays": of.replays or of.id})
+    replace_text(folder / "run.json", run.json_text(), what="write the run record")
 
 
 def judge(recorded: Path, replayed: Path, despite: Sequence[Problem]) -> Replayed:

@@ -93,7 +93,7 @@ def test_the_first_step_and_metric_that_differ_are_named(tmp_path: Path, trainer
     code, told = verlock("replay", recorded, "--anyway", cwd=tmp_path)
     assert code == 40, told
     assert told["reproduced"] is False
-    assert told["despite"] == ["was changed since the run"]
+    assert told["despite"] == ["judge.py was changed since the run"]
     parting = told["parting"]
     assert (parting["rung"], parting["kind"]) in {("ppo", "metric"), ("ppo", "measured")}
     assert parting["a"] != parting["b"]

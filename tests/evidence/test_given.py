@@ -40,7 +40,7 @@ def test_a_file_that_was_changed_and_one_that_is_gone_are_told(tmp_path: Path) -
     (model / "sub" / "config.json").rename(model / "config.json")
     assert [problem.where for problem in given.changed(kept)] == [str(reward), str(model)]
     reward.unlink()
-    assert next(iter(given.changed(kept))).what == "is not there any more"
+    assert next(iter(given.changed(kept))).what == f"{reward.name} is not there any more"
 
 
 def test_large_files_are_known_by_size_head_and_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from harness.errors import FailureClass
-from harness.evidence import checklist, next_step
+from harness.evidence import checklist, next_step, standing, words
 from harness.evidence.checklist import ITEMS
 from harness.evidence.model import Failure, Image, Run, Rung
 from harness.evidence.record import RunRecord
@@ -97,9 +97,70 @@ def test_a_failure_is_ticked_by_what_came_after_it() -> None:
     }
 
 
+OWN = ["verlock", "climb", "--json", "--reward", "r.py:f", "--to=ppo", "--", "+x={a: 1}"]
+OWN_SETTINGS = {"reward": "r.py:f", "overrides": ["+x={a: 1}"], "first": "env", "last": "ppo"}
+
+
+def own_failure(number: int = 1, **fields: Any) -> Run:
+    return run(
+        number,
+        "env",
+        failed="reward",
+        **({"failure": FAILURE, "command": OWN, "settings": OWN_SETTINGS} | fields),
+    )
+
+
+def test_what_is_proposed_keeps_the_users_own_options() -> None:
+    narrow = "verlock climb --reward r.py:f --from reward --to reward -- '+x={a: 1}'"
+    assert advice(own_failure())[0] == narrow
+    found = checklist.of_task(
+        "failure", [own_failure()], profile="cpu", short="cpu", parts=PARTS, failed=own_failure()
+    )
+    assert {tick.name: tick.command for tick in found} == {
+        "named": "verlock diagnose runs/run-1",
+        "reproduced": "verlock replay runs/run-1",
+        "rung": narrow,
+        "whole": "verlock climb --reward r.py:f --to=ppo -- '+x={a: 1}'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("later", "stands"),
+    [
+        (run(2, *WHOLE, "reward", settings={"last": "ppo"}), True),
+        (run(2, "reward", settings=OWN_SETTINGS | {"last": "reward"}), True),
+        (run(2, "env", "reward", settings=OWN_SETTINGS | {"runs": "/r", "deadline": 9.0}), False),
+    ],
+    ids=["something else passes", "its rung alone passes", "the same command passes"],
+)
+def test_a_failure_stands_until_the_same_command_passes(later: Run, stands: bool) -> None:
+    assert next_step.infer([own_failure(), later]) == ("failure" if stands else "local")
+    assert next_step.infer([later, own_failure(3)]) == "failure", "what passed before answers nothing"
+
+
+def test_after_its_rung_the_whole_command_is_next() -> None:
+    narrowed = run(2, "reward", settings=OWN_SETTINGS | {"last": "reward"})
+    command, why, rests_on = advice(own_failure(), narrowed)
+    assert (command, rests_on) == ("verlock climb --reward r.py:f --to=ppo -- '+x={a: 1}'", "run-1")
+    assert "reward passes now" in why
+
+
+def test_a_replay_ticks_its_run_and_is_no_failure_of_its_own() -> None:
+    failed, replayed = (
+        own_failure(),
+        own_failure(2, replays="run-1", command=["verlock", "climb", "--seed=2"]),
+    )
+    assert advice(failed, replayed)[2] == "run-1"
+    assert ticked("failure", failed, replayed, failed=failed) == {"named": "run-1", "reproduced": "run-2"}
+    other = FAILURE.model_copy(update={"signature": "disk-full"})
+    assert "reproduced" not in ticked(
+        "failure", failed, replayed.model_copy(update={"failure": other}), failed=failed
+    )
+
+
 def advice(*runs: Run, task: str | None = None) -> tuple[str, str, str | None]:
     chosen = task or next_step.infer(runs)
-    failed = next((one for one in reversed(runs) if one.status == "failed"), None)
+    failed = standing.newest(runs)
     ticks = checklist.of_task(chosen, runs, profile="cpu", short="cpu", parts=PARTS, failed=failed)  # type: ignore[arg-type]
     return next_step.step(chosen, runs, ticks, profile="cpu")  # type: ignore[arg-type]
 
@@ -121,13 +182,42 @@ def test_an_interrupted_run_is_run_again() -> None:
 
 def test_what_follows_a_failure_follows_from_what_is_known_of_it() -> None:
     def after(**changes: Any) -> str:
-        return advice(run(1, "env", failed="ppo", failure=FAILURE.model_copy(update=changes)))[0]
+        return advice(own_failure(failure=FAILURE.model_copy(update=changes)))[0]
 
-    assert after() == "verlock replay runs/run-1 --anyway"
     assert after(signature="unknown") == "verlock localise runs/run-1"
     assert after(signature="hang") == "less runs/run-1/stacks.txt"
-    for name in get_args(FailureClass):
-        assert after(fix=None, failure_class=name).startswith("verlock ")
+
+
+LOOKS = {
+    "config": "verlock climb --reward r.py:f --to=ppo --print-config -- '+x={a: 1}'",
+    "data": "verlock data check /d.parquet --model /m",
+    "model-logic": "verlock climb --reward r.py:f --from forward --to reward -- '+x={a: 1}'",
+    "backend": "verlock doctor --profile cpu",
+    "distributed": "verlock localise runs/run-1",
+    "resource": "verlock plan memory cpu --model /m -- '+x={a: 1}'",
+    "environment": "verlock doctor --profile cpu",
+}
+
+
+@pytest.mark.parametrize("name", get_args(FailureClass))
+def test_a_class_without_a_fix_is_looked_into_with_the_runs_own_files(name: FailureClass) -> None:
+    failure = FAILURE.model_copy(update={"fix": None, "failure_class": name})
+    settings = OWN_SETTINGS | {"model": "/m", "data": "/d.parquet"}
+    assert advice(own_failure(failure=failure, settings=settings))[0] == LOOKS[name]
+
+
+@pytest.mark.parametrize(
+    ("given", "narrowed"),
+    [
+        (["climb", "--full", "--from=env", "--seed", "2"], "climb --seed 2 --from ppo --to ppo"),
+        (["climb", "--to", "ppo", "trainer.nnodes=1"], "climb trainer.nnodes=1 --from ppo --to ppo"),
+        (["climb", "--", "--to=x"], "climb --from ppo --to ppo -- --to=x"),
+        (["climb", "--learn"], "climb --learn"),
+        (["preflight", "--from", "ppo", "--", "train.sh"], "preflight --from ppo -- train.sh"),
+    ],
+)
+def test_a_command_is_narrowed_to_a_rung_where_it_has_some(given: list[str], narrowed: str) -> None:
+    assert " ".join(words.between(run(1, command=["verlock", *given]), "ppo", "ppo")) == f"verlock {narrowed}"
 
 
 def test_a_task_that_is_done_leads_to_the_next() -> None:

@@ -28,6 +28,13 @@ def recorded(runs: Path, *, command: tuple[str, ...] = ("climb",), **fields: Any
     return record.folder
 
 
+def test_a_replay_of_a_replay_is_one_of_the_first(tmp_path: Path) -> None:
+    first, second, third = (recorded(tmp_path) for _ in range(3))
+    for folder, of in ((second, first), (third, second)):
+        replay.mark(folder, of=load(of))
+        assert load(folder).replays == first.name
+
+
 @pytest.mark.parametrize("part", ["harness", "lock", "profile"])
 def test_another_environment_is_named_by_its_part(tmp_path: Path, part: str) -> None:
     found = identity.fingerprint(load_profile("cpu"), None)
@@ -43,7 +50,9 @@ def test_files_that_were_changed_and_another_image_are_named(tmp_path: Path) -> 
     run = load(recorded(tmp_path / "runs", given=given.of([file], {})))
     assert replay.differences(run, None) == []
     file.write_text("2")
-    assert [problem.where for problem in replay.differences(run, None)] == [str(file)]
+    assert [(p.where, p.what) for p in replay.differences(run, None)] == [
+        (str(file), "judge.py was changed since the run")
+    ]
     inside = load(recorded(tmp_path / "runs", image=Image(manifest="sha256:a", config="sha256:b")))
     assert "the image here" in replay.differences(inside, "sha256:c")[0].what
     assert replay.differences(inside, "sha256:a") == []
@@ -88,6 +97,7 @@ def test_a_climb_is_run_again_from_anywhere_with_its_own_words(tmp_path: Path) -
     assert told["compared"]["rungs"] == 1
     again = load(Path(told["replay"]))
     assert (again.settings["seed"], again.id != first["id"]) == (7, True)
+    assert again.replays == first["id"]
     assert Path(told["replay"]).parent == home / "mine"
     assert again.given is not None
     assert again.given == load(home / first["run"]).given
