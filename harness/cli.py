@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -83,6 +84,7 @@ for command in (
     history.bisect,
     records.replay,
     records.bundle,
+    records.report,
     doctor.doctor,
     train.train,
     profiles.profiles,
@@ -138,7 +140,12 @@ def _ask_to_stop_is_ctrl_c() -> None:
     """What CI, systemd and a closed terminal send cleans up as Ctrl-C does; nohup's ignoring stays."""
     for signum in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is signal.SIG_DFL:
-            signal.signal(signum, signal.default_int_handler)
+            signal.signal(signum, _stop)
+
+
+def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
+    """As Python does on SIGINT, with the name of what it was."""
+    raise KeyboardInterrupt(signal.Signals(signum).name)
 
 
 def _end(output: Output, error: VerlockError) -> NoReturn:

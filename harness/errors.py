@@ -311,3 +311,5 @@ class InterruptedRunError(VerlockError):
     exit_code = 130
     failure_class = "environment"
     scope = "local-only"
+    by: str | None = None
+    """The signal that asked for it, where that is known."""

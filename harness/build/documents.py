@@ -11,7 +11,14 @@ from pydantic import BaseModel
 from harness.diagnose.bisect import Bisected
 from harness.diagnose.diagnosis import Diagnosis
 from harness.diagnose.documents import Diffed, Localised
-from harness.evidence.documents import Bundled, Climbed, ErrorDocument, Preflighted, PrintedConfig
+from harness.evidence.documents import (
+    Bundled,
+    Climbed,
+    ErrorDocument,
+    Preflighted,
+    PrintedConfig,
+    Reported,
+)
 from harness.evidence.model import Run
 from harness.evidence.next_step import Next
 from harness.evidence.parcel import Contents
@@ -41,6 +48,7 @@ DOCUMENTS: Mapping[str, type[BaseModel]] = {
     "preflight": Preflighted,
     "print-config": PrintedConfig,
     "replay": Replayed,
+    "report": Reported,
     "run": Run,
     "watch": Verdict,
 }

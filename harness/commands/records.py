@@ -1,4 +1,4 @@
-"""What is done with a record: run again, pack for others, and say what to run next."""
+"""What is done with a record: run again, pack for others, make its page, and say what to run next."""
 
 from __future__ import annotations
 
@@ -126,6 +126,20 @@ def bundle(
         output.line("look into it before you send it: a name that only you know is secret is still in it")
 
     output.result({"bundle": str(target), "total": total, **contents.model_dump(mode="json")}, human)
+
+
+def report(run: Recorded, as_json: Json = False) -> None:
+    """Make report.html of any record, also of a run that was killed, and print its path."""
+    from harness.evidence import report as room
+    from harness.evidence.documents import Reported
+    from harness.evidence.model import load
+
+    output = Output(as_json=as_json)
+    folder = run.resolve()
+    found = load(folder)
+    page = room.write(folder)
+    document = Reported(run=found.id, status=found.status, report=str(page))
+    output.result(document.model_dump(mode="json"), lambda: output.line(str(page)))
 
 
 def next_(

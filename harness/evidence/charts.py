@@ -35,6 +35,13 @@ _BANDS = {
     "critic/score/mean": ("critic/score/min", "critic/score/max"),
 }
 _PROCESSES = 8
+_MEASURES = {
+    "private": "In MiB, what a process has alone: what a forked one shared with its parent after the first "
+    "step is not in it, nor are libraries and Ray's object store. All together are below, under Memory.",
+    "resident": "In MiB, all that is resident, with libraries and what is shared.",
+    "anonymous": "In MiB, with all that a forked process shares with its parent: in a sum it counts "
+    "several times.",
+}
 _GPU = {
     "utilisation_percent": ("utilisation in %", 1),
     "memory_bytes": ("memory in MiB", 2**20),
@@ -93,6 +100,12 @@ def of_memory(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:
             series.setdefault(name, []).append((int(event["step"]), used / 2**20))
     grown = sorted(series, key=lambda name: series[name][0][1] - series[name][-1][1])
     return [_plot(series[name], name, "") for name in grown[:_PROCESSES]]
+
+
+def measure_of_memory(happened: Sequence[Mapping[str, Any]]) -> str:
+    """What the bytes of :func:`of_memory` are; records of an older verlock do not say."""
+    seen = [str(event.get("measure")) for event in _of_last_run(happened, points.MEMORY_EVENT)]
+    return _MEASURES.get(seen[-1] if seen else "", _MEASURES["anonymous"])
 
 
 def of_gpus(happened: Sequence[Mapping[str, Any]]) -> list[Plot]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.errors import FailureClass, Scope
-from harness.evidence.model import Run
+from harness.evidence.model import Run, Status
 from harness.evidence.parcel import Contents
 
 
@@ -59,6 +59,14 @@ class Bundled(Contents):
 
     bundle: str
     total: dict[str, int]
+
+
+class Reported(_Document):
+    """``verlock report --json``: the page that was made."""
+
+    run: str
+    status: Status
+    report: str
 
 
 class Setting(_Document):

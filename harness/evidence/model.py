@@ -151,6 +151,8 @@ class Run(_Model):
     findings: list[Finding] = []
     """What is not well in a run that may have passed (harness/evidence/health)."""
     failure: Failure | None = None
+    ended_by: str | None = None
+    """The signal that interrupted it; None also where nothing could be written any more, as on SIGKILL."""
     replays: str | None = None
     """The id of the run that this one repeats: `verlock replay` made it."""
     given: Given | None = None

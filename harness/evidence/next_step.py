@@ -82,11 +82,9 @@ def step(
     last = next(reversed(standing.originals(runs)), None)
     if last is not None and last.status == "interrupted":
         at = last.rungs[-1].name if last.rungs else "its start"
-        return (
-            shlex.join(words.whole(last)),
-            f"{last.id} was interrupted in {at}: it says nothing yet",
-            last.id,
-        )
+        page = "" if last.ended else f"; `verlock report runs/{last.id}` makes the page of what there is"
+        why = f"{last.id} was interrupted in {at}: it says nothing yet{page}"
+        return shlex.join(words.whole(last)), why, last.id
     failed = standing.newest(runs) if task == "failure" else None
     if failed is not None and failed.failure:
         return (*_of_failure(failed, failed.failure, ticks), failed.id)

@@ -137,12 +137,15 @@ def run(
             else:
                 left = _sweep(environment, patience=grace, spare=spare)
             if asked:
-                raise InterruptedRunError(
-                    f"the run was ended by {signal.Signals(asked[0]).name}",
+                by = signal.Signals(asked[0]).name
+                told = InterruptedRunError(
+                    f"the run was ended by {by}",
                     where=str(log),
                     why="Ctrl-C was pressed, or the process was asked to end",
                     todo="start it again; the record of this run is kept",
                 )
+                told.by = by
+                raise told
             return Finished(
                 exit_code=child.wait(),
                 seconds=time.monotonic() - began,

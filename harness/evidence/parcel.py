@@ -9,13 +9,16 @@ from __future__ import annotations
 import getpass
 import gzip
 import hashlib
+import html
 import io
 import json
 import os
+import re
 import socket
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,6 +36,8 @@ LIST = "BUNDLE.json"
 _TEXT = frozenset(
     {".cfg", ".diff", ".err", ".html", ".json", ".jsonl", ".log", ".md", ".out", ".txt", ".yaml", ".yml"}
 )
+# On a page they would be tags, and not be seen.
+_STAND_INS = re.compile(r"<(?:run|verlock|folder|removed:secret|address|host|user|mail)>")
 _LARGEST = 16 << 20
 # Rows are the user's; the tiny ones are made again from the seed.
 _INPUTS = "inputs"
@@ -81,6 +86,7 @@ def own(folder: Path, run: Run, environ: Mapping[str, str]) -> Own:
         hosts=frozenset(name for name in hosts if len(name) >= 2 and name.lower() not in _NOBODY),
         addresses=frozenset(_addresses()),
         folders={place: name for place, name in places.items() if place != "/"},
+        packages=frozenset(_packages(run)),
     )
 
 
@@ -88,6 +94,13 @@ def _hosts(folder: Path) -> Iterator[str]:
     """The host of the record, by the name of TensorBoard's file: events.out.tfevents.TIME.HOST.PID.N."""
     for path in folder.rglob("events.out.tfevents.*"):
         yield ".".join(path.name.split(".")[4:-2])
+
+
+def _packages(run: Run) -> Iterator[str]:
+    """Names that a version may stand behind: the record's own, and what is installed here."""
+    here = (distribution.name for distribution in metadata.distributions())
+    for name in (*run.versions, *here):
+        yield name.lower().replace("_", "-")
 
 
 def _addresses() -> Iterator[str]:
@@ -121,6 +134,8 @@ def pack(folder: Path, target: Path, environ: Mapping[str, str] = os.environ) ->
     for name, text in taken.items():
         shown, in_name = clean(name, mine)
         files[shown], counts = clean(text, mine)
+        if name.endswith(".html"):
+            files[shown] = _STAND_INS.sub(lambda found: html.escape(found[0]), files[shown])
         if counts + in_name:
             removed[shown] = counts + in_name
     _prove_clean(files, mine)

@@ -63,8 +63,10 @@ def _axis(values: dict[float, float], steps: dict[int, float]) -> list[str]:
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>'
         for y in {*values.values(), float(base)}
     ]
+    labels = apart(list(values))
     left = [
-        f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{number(v)}</text>' for v, y in values.items()
+        f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end"{_smaller(label)}>{label}</text>'
+        for label, y in zip(labels, values.values(), strict=True)
     ]
     # Anchored inwards, so that neither the first nor the last label is cut or overlaps a value.
     anchors = ["middle"] if len(steps) == 1 else ["start", "end"]
@@ -79,6 +81,21 @@ def _dot(x: float, y: float, text: str) -> str:
     at = f'cx="{x}" cy="{y}"'
     hit = f'<circle class="hit" r="9" {at}><title>{escape(text)}</title></circle>'
     return f'<g class="dot"><circle r="2.5" {at}/>{hit}</g>'
+
+
+def _smaller(label: str) -> str:
+    """Eight characters have room beside the axis."""
+    return f' font-size="{80 / len(label):.1f}"' if len(label) > len("-1.2e-05") else ""
+
+
+def apart(values: Sequence[float]) -> list[str]:
+    """Labels with three digits, or as many more as tell different values apart."""
+    different = len(set(values))
+    for digits in range(3, 18):
+        labels = [f"{value:.{digits}g}" for value in values]
+        if len(set(labels)) == different:
+            break
+    return labels
 
 
 def number(value: float) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.evidence import charts, events, metrics, sections
+from harness.evidence import charts, events, metrics, redact, sections, words
 from harness.evidence.files import replace_text
 from harness.evidence.model import Run, load
 
@@ -27,7 +29,7 @@ def write(run: Path) -> Path:
 
 
 def render(run: Path) -> str:
-    """Return the page's text."""
+    """Return the page's text, without what has the form of a secret or a secret's name."""
     # Here and not above: the inside of an environment without Jinja2 still writes and reads records.
     import jinja2
 
@@ -38,8 +40,9 @@ def render(run: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(bytes=_bytes, plain=_plain)
-    return environment.get_template(TEMPLATE).render(_facts(run))
+    environment.filters.update(bytes=_bytes, plain=_plain, headline=sections.headline)
+    page = environment.get_template(TEMPLATE).render(_facts(run))
+    return redact.without_secrets(page, html.escape(redact.STAND_IN))[0]
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -49,9 +52,10 @@ def _facts(folder: Path) -> dict[str, Any]:
     happened = events.read(folder / "events.jsonl")
     return {
         "run": run,
-        "killed": run.ended is None,
+        "again": shlex.join(words.whole(run)),
         "plots": [*charts.of_metrics(steps), *charts.of_samples(folder)],
         "memory": charts.of_memory(happened),
+        "memory_measure": charts.measure_of_memory(happened),
         "gpus": charts.of_gpus(happened),
         "steps": len(steps),
         "patches": _patches(happened),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from harness.evidence import redact
 from harness.evidence.model import Run
 
 ORIGINS = "origins.json"
@@ -22,6 +24,7 @@ _TABLES = {
 _HANDLED = frozenset({*_TABLES, "operations", "forbidden", "read_from_forbidden", "violations", "processes"})
 _OWN_TABLES = frozenset({"schema_version", "active", "patches"})
 ABSENT = "not in config.yaml"
+_LINE = 160
 
 
 def configuration(folder: Path) -> list[dict[str, str]]:
@@ -36,11 +39,17 @@ def configuration(folder: Path) -> list[dict[str, str]]:
         return []
     place = str(folder.absolute())
     rows = [
-        {"origin": origin, "key": key, "value": _value(config, key).replace(place, "<run>")}
+        {"origin": origin, "key": key, "value": _shown(config, key).replace(place, "<run>")}
         for origin, keys in layers.items()
         for key in keys
     ]
     return sorted(rows, key=lambda row: (list(layers).index(row["origin"]), row["key"]))
+
+
+def _shown(config: Any, key: str) -> str:
+    """The page is what people send: a token that is in the configuration is not on it."""
+    value = _value(config, key)
+    return redact.STAND_IN if redact.secret_name(key) and redact.worth_hiding(value) else value
 
 
 def _value(config: Any, key: str) -> str:
@@ -93,11 +102,24 @@ def verdict(run: Run) -> str:
             else "passed"
         )
     so_far = f"; {', '.join(passed)} passed before" if passed else ""
-    if last is None:
-        return f"{run.status} before the first rung"
-    if run.status == "failed":
-        first = (
-            run.failure.cause.splitlines()[0] if run.failure and run.failure.cause else "no cause is recorded"
-        )
+    if run.status == "failed" and last is not None:
+        first = headline(run.failure.cause) if run.failure and run.failure.cause else "no cause is recorded"
         return f"{last.name} failed: {first}{so_far}"
-    return f"ended in {last.name}{so_far}"
+    place = f"in {last.name}" if last else "before the first rung"
+    if run.status == "interrupted":
+        after = f"after {run.seconds:.1f} s"
+        if run.ended is None:
+            return f"no end was written: killed, or still running; last seen {place} {after}{so_far}"
+        return f"ended by {run.ended_by or 'Ctrl-C or a signal'} {place} {after}{so_far}"
+    return f"{run.status} {place}"
+
+
+def headline(text: str) -> str:
+    """A cause in one line: the first sentence of a long one. Ray writes eight lines of ids as one."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if len(first) <= _LINE:
+        return first
+    ends = [
+        found.start() + 1 for found in re.finditer(r"[.;] ", first[:_LINE]) if found.start() >= _LINE // 4
+    ]
+    return first[: ends[0]] if ends else f"{first[: _LINE - 1]}…"

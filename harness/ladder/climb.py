@@ -90,8 +90,10 @@ def climb(
         _end(record, "interrupted" if isinstance(error, InterruptedRunError) else "failed", error)
         error.run = str(record.folder)
         raise
-    except KeyboardInterrupt:
-        told = InterruptedRunError("the climb was interrupted", todo="start it again; the record is kept")
+    except KeyboardInterrupt as asked:
+        by = str(asked) or "SIGINT"
+        told = InterruptedRunError(f"the climb was ended by {by}", todo="start it again; the record is kept")
+        told.by = by
         _end(record, "interrupted", told)
         told.run = str(record.folder)
         raise told from None
@@ -254,6 +256,8 @@ def _end(record: RunRecord, status: Status, error: VerlockError | None) -> None:
     code = 0 if error is None else error.exit_code
     if error is not None and record.run.failure is None and status == "failed":
         record.update(failure=Failure.of(error))
+    if isinstance(error, InterruptedRunError):
+        record.update(ended_by=error.by)
     contract.settle()
     document = write_precision(record.folder)
     chosen = record.run.settings.get("contract")

@@ -12,7 +12,7 @@ from harness.errors import RecordError
 from harness.evidence import events
 from harness.evidence.health import points, rules, samples, survived
 from harness.evidence.health.gpus import Gpus
-from harness.evidence.health.memory import Memory
+from harness.evidence.health.memory import MEASURE, Memory
 from harness.evidence.health.rules import Terms
 from harness.evidence.model import Finding
 from harness.evidence.record import RunRecord
@@ -53,7 +53,8 @@ class StepWatch:
         if found is None:
             return None
         step = int(found[1])
-        events.emit(points.MEMORY_EVENT, rung=self._rung, step=step, bytes=dict(self._memory.read()))
+        used = dict(self._memory.read())
+        events.emit(points.MEMORY_EVENT, rung=self._rung, step=step, bytes=used, measure=MEASURE)
         if seen := self._gpus.read():
             events.emit(points.GPU_EVENT, rung=self._rung, step=step, gpus=seen)
         if self._skipped:

@@ -92,6 +92,8 @@ def train(job: Job, out: Output, command: Sequence[str], complete: Callable[[Pat
         interrupted = isinstance(error, InterruptedRunError)
         if record.run.failure is None and not interrupted:
             record.update(failure=Failure.of(error))
+        if isinstance(error, InterruptedRunError):
+            record.update(ended_by=error.by)
         record.finish("interrupted" if interrupted else "failed", error.exit_code)
         raise
     else:

@@ -67,6 +67,7 @@ def test_documents_of_real_commands_fit(record: RunRecord, tmp_path: Path) -> No
         ("error", ("bundle", record.folder, "--out", archive), 42),
         ("diagnose", ("diagnose", record.folder), 0),
         ("diff", ("diff", record.folder, record.folder), 0),
+        ("report", ("report", record.folder), 0),
         ("next", ("next", "--runs", record.folder.parent), 0),
         ("error", ("replay", tmp_path), 16),
         ("error", ("bisect", "a..b", "--verl-source", tmp_path), 41),

@@ -178,6 +178,8 @@ def test_the_first_item_that_is_not_proven_is_next() -> None:
 def test_an_interrupted_run_is_run_again() -> None:
     cut = run(1, "env", status="interrupted", command=["verlock", "climb", "--data", "a b"])
     assert advice(cut)[0] == "verlock climb --data 'a b'"
+    assert "`verlock report runs/run-1`" in advice(cut)[1], "killed: nobody made its page"
+    assert "report" not in advice(cut.model_copy(update={"ended": "2026"}))[1]
 
 
 def test_what_follows_a_failure_follows_from_what_is_known_of_it() -> None:

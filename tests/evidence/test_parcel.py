@@ -64,6 +64,7 @@ def test_nothing_planted_is_in_it_and_the_list_says_what_was(run: Path, tmp_path
     files = content(tmp_path / "b.tar.gz")
     everything = "\n".join([*files, *files.values()])
     assert [word for word in [*GONE, "node-of-eve"] if word in everything] == []
+    assert files[f"{run.name}/report.html"] == "made on &lt;host&gt;", "seen, and no tag"
     if len(socket.gethostname()) >= 3:
         assert socket.gethostname() not in files[f"{run.name}/ray-logs/worker-1.err"]
     assert contents.removed["output.log"]["secret"] >= 3

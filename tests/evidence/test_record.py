@@ -74,7 +74,17 @@ def test_the_file_has_the_fields_that_others_rely_on(tmp_path: Path) -> None:
         "seconds",
     }
     parts = {"pid", "rungs", "fingerprint", "image", "versions", "failure", "resources", "settings"}
-    more = {"device", "rehearsal", "unverified", "contract", "given", "findings", "lock"}
+    more = {
+        "device",
+        "rehearsal",
+        "unverified",
+        "contract",
+        "given",
+        "findings",
+        "lock",
+        "ended_by",
+        "replays",
+    }
     assert fields | parts | more == set(document)
     assert (document["device"], document["rehearsal"], document["unverified"]) == ("cpu", False, [])
     assert document["rungs"][0]["status"] == "failed"

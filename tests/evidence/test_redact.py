@@ -20,6 +20,7 @@ OWN = Own(
     users=frozenset({"carol"}),
     hosts=frozenset({"gpu17.lab.example", "gpu17"}),
     addresses=frozenset({"10.1.2.3", "fe80::1"}),
+    packages=frozenset({"some-tool", "torch"}),
     folders={"/srv/people/carol/project/runs/1": "<run>", "/srv/people/carol/project": "<verlock>"},
 )
 
@@ -50,6 +51,25 @@ PLANTED = [
     ("carol started it", "carol"),
     ("on gpu17 and gpu17.lab.example", "gpu17"),
     ("GCS at 10.1.2.3:6379 or [fe80::1]", "10.1.2.3"),
+    *[(f"connected to {one} there", one) for one in ("10.1.2.4", "203.0.113.77", "192.168.7.9")],
+    ("GCS at 10.0.0.12:6379", "10.0.0.12"),
+    ('{"ip": "192.168.7.9", "node:172.17.0.2": 1.0}', "172.17.0.2"),
+    ("(TaskRunner pid=7, ip=10.9.8.7) hello", "10.9.8.7"),
+    ("http://10.9.8.7/simple, torch 10.9.8.7:6379", "10.9.8.7"),
+    ("inet6 fe80::1ff:fe23:4567:890a/64 and [2001:db8::5%eth0]:80", "890a"),
+    ("inet6 fe80::1ff:fe23:4567:890a/64 and [2001:db8::5%eth0]:80", "db8"),
+    ("at fd00::7", "fd00"),
+    ('{"said": "lost\\n10.9.8.7 and\\tfd00::7"}', "10.9.8.7"),
+    ('{"said": "lost\\n10.9.8.7 and\\tfd00::7"}', "fd00"),
+    ("gcs_10.9.8.7_6379.log", "10.9.8.7"),
+    ("::ffff:192.168.7.9 said", "192.168.7.9"),
+    ("ether 02:42:ac:11:00:02", "02:42:ac"),
+    (f"wandb_key={WANDB}", WANDB),
+    (f"wandb key {WANDB}", WANDB),
+    (f"wandb: paste it and hit enter: {WANDB}", WANDB),
+    (f"my_app_key: '{WANDB}'", WANDB),
+    ("session.token = 3f2a7c1e-89ab-4cde-8f01-23456789abcd", "3f2a7c1e"),
+    ("deploy secrets 9fJk2LmQ8rT4vX6zB1", "9fJk2LmQ8rT4vX6zB1"),
     ("From: carol.k@lab.example", "carol.k@lab.example"),
 ]
 
@@ -75,7 +95,15 @@ STAYS = [
     "key: actor_rollout_ref.actor.optim.lr",
     "password: null, api_key: None, secret=required",
     "127.0.0.1:8265",
-    "carolina and gpu170 and 210.1.2.34",
+    "carolina and gpu170",
+    "listening on 0.0.0.0:8265, 127.0.0.1, [::1]:80 and ::, mask 255.255.255.0",
+    "torch==2.13.0.1 nvidia-cublas-cu12>=12.8.4.1 v1.2.3.4 (version 1.2.3.4)",
+    '"nvidia-cublas-cu12": "12.8.4.1", "some-tool": "4.12.0.88", some_tool 4.12.0.88',
+    "some_tool-4.12.0.88-py3-none-any.whl some-tool (4.12.0.88)",
+    "1.2.3.4.5 and 2.13.0.1rc1 and 2.13.0.1+cpu and 999.1.2.3",
+    "rows[::2] rows[1::2] ray::WorkerDict ab::cd 12:34:56 2026-12-01T03:25:19",
+    "prompt_key=my_prompt_column_of_2026 reward_key: reward_model.ground_truth_v2",
+    '"key": "timing_per_token_ms/update_actor_2", cache key actor_rollout_ref.rollout.n1',
 ]
 
 

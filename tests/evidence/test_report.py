@@ -12,7 +12,7 @@ import pytest
 
 from harness.evidence import events, report
 from harness.evidence.model import Failure, Finding, Resources, Seen
-from harness.evidence.plot import line_plot
+from harness.evidence.plot import apart, line_plot
 from harness.evidence.record import RunRecord
 
 
@@ -81,7 +81,7 @@ def test_a_killed_run_says_so(record: RunRecord) -> None:
     record.rung_started("env")
     page = report.render(record.folder)
     assert "Interrupted" in page
-    assert "did not write an end" in page
+    assert "no end was written: killed, or still running" in page
 
 
 def test_a_run_without_any_rung(record: RunRecord) -> None:
@@ -105,6 +105,36 @@ def test_plots_are_well_formed(points: list[tuple[int, float]]) -> None:
     for circle in drawn.iter("circle"):
         assert 0 <= float(circle.attrib["cx"]) <= 300
         assert 0 <= float(circle.attrib["cy"]) <= 130
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([5.54121, 5.54132], ["5.5412", "5.5413"]),
+        ([396.1, 396.3], ["396.1", "396.3"]),
+        ([1.0, 2.5], ["1", "2.5"]),
+        ([7.0, 7.0], ["7", "7"]),
+        ([1.0, math.nextafter(1.0, 2.0)], ["1", "1.0000000000000002"]),
+    ],
+)
+def test_the_ends_of_an_axis_are_told_apart(values: list[float], labels: list[str]) -> None:
+    assert apart(values) == labels
+    drawn = ET.fromstring(line_plot(list(enumerate(values)), name="n"))
+    shown = [text.text for text in drawn.iter("text") if not (text.text or "").startswith("step")]
+    assert set(shown) == set(labels)
+
+
+@pytest.mark.parametrize("measure", ["private", "resident", None])
+def test_the_page_says_what_the_memory_of_a_process_is(
+    record: RunRecord, monkeypatch: pytest.MonkeyPatch, measure: str | None
+) -> None:
+    for name, value in record.environment().items():
+        monkeypatch.setenv(name, value)
+    said = {"measure": measure} if measure else {}
+    events.emit("memory", rung="ppo", step=1, bytes={"x (pid 7)": 1 << 30}, **said)
+    words = {"private": "has alone", "resident": "all that is resident", None: "shares with its parent"}
+    page = report.render(record.folder)
+    assert [key for key, text in words.items() if text in page] == [measure]
 
 
 def test_nothing_to_plot() -> None:

@@ -98,13 +98,15 @@ FAILURE = Failure(failure_class="data", signature="s", cause="row 3 has no answe
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ([], "interrupted before the first rung"),
+        ([], "no end was written: killed, or still running; last seen before the first rung after 0.0 s"),
         (["env"], "1 rungs passed, up to env: env is right"),
         (["env", "-ppo"], "ppo failed: row 3 has no answer; env passed before"),
-        (["env", "?ppo"], "ended in ppo; env passed before"),
+        (["env", "?ppo"], "ended by SIGTERM in ppo after 3.5 s; env passed before"),
     ],
 )
-def test_the_verdict_is_one_sentence(record: RunRecord, ends: list[str], said: str) -> None:
+def test_the_verdict_is_one_sentence(
+    record: RunRecord, ends: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     status: Any = "passed" if ends and ends[-1].isalpha() else "interrupted"
     for name in ends:
         if name.startswith("-"):
@@ -115,6 +117,71 @@ def test_the_verdict_is_one_sentence(record: RunRecord, ends: list[str], said: s
         else:
             record.rung_passed(name, f"{name} is right")
     if ends:
+        record.update(ended_by="SIGTERM" if status == "interrupted" else None)
         record.finish(status, 0)
+    monkeypatch.setattr(record, "_run", record.run.model_copy(update={"seconds": 3.5 if ends else 0.0}))
+    record._write()
     assert sections.verdict(record.run) == said
     assert said in report.render(record.folder)
+
+
+RAY = (
+    "verl/x.py:7: a worker died or was killed while executing a task by an unexpected system error. To "
+    "troubleshoot, check the logs. RayTask ID: ffffffffffffffff01000000 Worker ID: 28ab71 Node ID: 77aa12 "
+    "Worker port: 10002 Worker PID: 4711 Worker exit type: SYSTEM_ERROR"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "first"),
+    [
+        (
+            RAY,
+            "verl/x.py:7: a worker died or was killed while executing a task by an unexpected system error.",
+        ),
+        ("row 3 has no answer. So it is\nmore", "row 3 has no answer. So it is"),
+        ("x" * 400, "x" * 159 + "…"),
+    ],
+)
+def test_a_cause_has_one_line_and_the_rest_is_folded(record: RunRecord, cause: str, first: str) -> None:
+    assert sections.headline(cause) == first
+    record.rung_failed("ppo", FAILURE.model_copy(update={"cause": cause}))
+    record.finish("failed", 22)
+    page = report.render(record.folder)
+    assert page.count(cause) == 1, "all that was said stands once"
+    assert page.index("<summary>all that was said</summary>") < page.index(cause)
+    assert page.count(first) == (3 if cause.startswith(first) else 2)
+
+
+def test_what_fits_into_a_line_is_not_folded(record: RunRecord) -> None:
+    record.rung_failed("ppo", FAILURE.model_copy(update={"cause": "row 3 has no answer"}))
+    assert "all that was said" not in report.render(record.folder)
+
+
+def test_an_interrupted_run_is_told_what_to_do(record: RunRecord) -> None:
+    record.finish("interrupted", 130)
+    assert "start it again: <code>verlock climb</code>" in report.render(record.folder)
+
+
+TOKEN = "hf_" + "Zz9" * 8
+
+
+def test_the_page_that_people_send_holds_no_secret(record: RunRecord) -> None:
+    """In the command, the settings, the configuration's two columns, and what failed."""
+    word = f"+ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN={TOKEN}"
+    record.update(
+        command=["verlock", "climb", word], settings={"overrides": [word, "wandb_key=" + "0a1b" * 10]}
+    )
+    (record.folder / "origins.json").write_text(
+        json.dumps({"user": ["env_vars.MY_PASSWORD", "env_vars.HF_TOKEN", "data.prompt_key", "my.token"]})
+    )
+    values = {"env_vars": {"MY_PASSWORD": "hunter2hunter2", "HF_TOKEN": TOKEN}}
+    values |= {"data": {"prompt_key": "my_prompts"}, "my": {"token": None}}
+    (record.folder / "config.yaml").write_text(json.dumps(values))
+    record.rung_failed("ppo", FAILURE.model_copy(update={"cause": f"the hub refused {TOKEN}"}))
+    page = report.render(record.folder)
+    assert [word for word in (TOKEN, "0a1b0a1b", "hunter2") if word in page] == []
+    assert "my_prompts" in page, "the name of a column is none"
+    assert page.count("&lt;removed:secret&gt;") == 7, "command, settings, table, and twice the cause"
+    assert "<removed:secret>" not in page, "it would be a tag"
+    assert TOKEN in (record.folder / "run.json").read_text(), "a replay needs it"

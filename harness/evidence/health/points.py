@@ -16,7 +16,7 @@ from harness.evidence.health import samples
 from harness.evidence.metrics import Step, Value
 
 MEMORY_EVENT = "memory"
-"""An event of each step: ``rung``, ``step``, and ``bytes`` by process (title and pid)."""
+"""An event of each step: ``rung``, ``step``, ``bytes`` by process (title and pid), and their ``measure``."""
 GPU_EVENT = "gpu"
 """An event of each step where NVML sees a GPU: ``rung``, ``step``, and ``gpus`` as :mod:`gpus` reads them."""
 SKIPPED_EVENT = "gradient_skipped"

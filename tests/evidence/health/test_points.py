@@ -107,6 +107,43 @@ def test_what_a_process_keeps_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.read() == {}, "it has gone"
 
 
+FORKED = """
+import os, sys
+kept = bytearray(b"x") * (200 * 2**20)
+child = os.fork()
+if child == 0:
+    own = bytearray(b"y") * (30 * 2**20)
+    print(os.getpid(), flush=True)
+    for line in sys.stdin:
+        own += bytearray(b"z") * (40 * 2**20)
+        print("grown", flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing is forked, and all that is resident counts"
+)
+def test_what_a_forked_process_shares_with_its_parent_is_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUN_VARIABLE, "test-health-forked")
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        name = f"python -c (pid {int(parent.stdout.readline())})"
+        memory = Memory("test-health-forked")
+        before = memory.read()[name]
+        parent.stdin.write("more\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        after = memory.read()[name]
+        parent.stdin.close()
+    assert 25 * 2**20 < before < 60 * 2**20, "its own, and not its parent's 200 MiB"
+    assert 35 * 2**20 < after - before < 60 * 2**20, "what it takes later is"
+
+
 def test_the_kernels_words_are_read() -> None:
     assert anonymous("Name:\tx\nVmRSS:\t 10 kB\nRssAnon:\t      2048 kB\nRssFile:\t 1 kB\n") == 2 * 2**20
     assert anonymous("Name:\tx\n") == 0
