@@ -8,9 +8,10 @@ prints the problems and leaves with the class's exit code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 FailureClass = Literal["config", "data", "model-logic", "backend", "distributed", "resource", "environment"]
+CLASSES: tuple[FailureClass, ...] = get_args(FailureClass)
 Scope = Literal["local-only", "general"]
 
 

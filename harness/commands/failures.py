@@ -9,7 +9,7 @@ import typer
 
 from harness.commands.common import Json
 from harness.console import Output
-from harness.errors import UsageError
+from harness.errors import CLASSES, UsageError
 
 if TYPE_CHECKING:
     from harness.diagnose.diagnosis import Diagnosis
@@ -32,7 +32,9 @@ def diagnose(
     save_signature: Annotated[
         str | None, typer.Option(metavar="NAME", help="Keep this failure in verlock-signatures.yaml.")
     ] = None,
-    failure_class: Annotated[str | None, typer.Option("--class", help="With --save-signature.")] = None,
+    failure_class: Annotated[
+        str | None, typer.Option("--class", help=f"With --save-signature: {', '.join(CLASSES)}.")
+    ] = None,
     cause: Annotated[str | None, typer.Option(help="With --save-signature: one sentence.")] = None,
     fix: Annotated[str | None, typer.Option(help="With --save-signature: one sentence.")] = None,
     scope: Annotated[str, typer.Option(help="With --save-signature: general or local-only.")] = "general",
@@ -65,7 +67,7 @@ def _save(
         raise UsageError(
             f"--save-signature also needs {', '.join(missing)}",
             why="a signature that does not say what to do helps nobody",
-            todo="give them, each as one sentence; --class is one of the design's seven words",
+            todo="give them, each as one sentence of 8 characters or more; --class is one word of its help",
         )
     message = told.raised.text
     fields |= {"patterns": [pattern or pattern_of(message)], "evidence": [f"seen in {logs[0].name}"]}

@@ -245,6 +245,9 @@ def _failure(
     ended = f"python -m verl.trainer.main_ppo ended with exit code {finished.exit_code}"
     told = cause.of_log(context.record, log, begin, workers)
     todo = told.fix or f"read {log}; the workers' own logs are in the run folder under ray-logs"
+    if context.options.without_patches:
+        names = ", ".join(sorted(context.options.without_patches))
+        todo = f"climb without --without-patch {names} first: that it is missing may be the cause; else {todo}"
     return cause.of_trainer(told, ended, log=log, todo=todo)
 
 
