@@ -247,7 +247,7 @@ def _failure(
     todo = told.fix or f"read {log}; the workers' own logs are in the run folder under ray-logs"
     if context.options.without_patches:
         names = ", ".join(sorted(context.options.without_patches))
-        todo = f"climb without --without-patch {names} first: that it is missing may be the cause; else {todo}"
+        todo = f"climb without --without-patch {names} first: it may be the cause; else {todo}"
     return cause.of_trainer(told, ended, log=log, todo=todo)
 
 
