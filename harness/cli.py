@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -148,10 +149,16 @@ def _stop(signum: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt(signal.Signals(signum).name)
 
 
+def _held_up() -> bool:
+    """Whether a thread is still at work for which the interpreter waits."""
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    return any(not thread.daemon for thread in others)
+
+
 def _end(output: Output, error: VerlockError) -> NoReturn:
     output.error(error)
-    if isinstance(error, HangError):
-        # A thread that never ends would hold up the interpreter's end as well.
+    if isinstance(error, HangError) or (isinstance(error, InterruptedRunError) and _held_up()):
+        # A thread that never ends, such as one that waits for a debugger, would hold up the interpreter.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(error.exit_code)

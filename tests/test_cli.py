@@ -65,3 +65,29 @@ def test_being_stopped_is_told_and_leaves_nothing_half_made(tmp_path: Path, sign
     assert process.returncode == 130
     assert json.loads(told)["error"]["type"] == "InterruptedRunError"
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+HELD = """
+import threading
+from harness import cli
+from harness.console import Output
+from harness.errors import InterruptedRunError
+threading.Thread(target=threading.Event().wait, daemon={daemon}).start()
+print("begun", flush=True)
+assert cli._held_up() is not {daemon}
+cli._end(Output(), InterruptedRunError("the climb was ended by SIGTERM"))
+"""
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_thread_that_waits_for_ever_does_not_hold_up_an_end_that_was_asked_for(daemon: bool) -> None:
+    """As one does that waits for a debugger."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELD.format(daemon=daemon)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (130, "begun\n"), done.stderr
+    assert "ended by SIGTERM" in done.stderr

@@ -145,11 +145,11 @@ def localise(
 ) -> None:
     """Name the boundary with which a failure comes and goes, with two runs that differ in it alone."""
     from harness.diagnose.documents import Localised
-    from harness.diagnose.localise import Localiser, climb
+    from harness.diagnose.localise import Localiser, asked, climb
 
     output = Output(as_json=as_json)
-    folder = Path(words[0])
-    if not (len(words) == 1 and folder.is_dir()):
+    folder = asked(words)
+    if folder is None:
         output.line(f"climbing once: verlock climb {' '.join(words)}")
         folder = climb(words, runs)
     found = Localiser(failing=folder.resolve(), runs=runs, tell=output.line).locate()

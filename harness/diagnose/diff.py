@@ -7,6 +7,7 @@ comparison says so.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from harness.errors import DiagnoseError
 from harness.evidence import events, metrics
 from harness.evidence.files import explain
 from harness.evidence.metrics import Difference
-from harness.evidence.model import Given, Run, load
+from harness.evidence.model import Failure, Given, Run, load
+from harness.evidence.sections import headline
 
 Kind = Literal[
     "setting", "override", "profile", "lock", "harness", "verl", "patch", "host", "file", "variable", "config"
@@ -26,6 +28,9 @@ Kind = Literal[
 ABSENT = "absent"
 # A run's own folder and Ray's are new each time; so are ports.
 _OWN = "<run>"
+# A run's own folder, and what is another number in each process.
+_FOLDER = re.compile(r"(?:/[\w.+~-]+)*/\d{8}-\d{6}-\d{3}-[0-9a-f]{4}")
+_EACH_TIME = re.compile(r"\(?\bpid[ =]\d+\)?|\b0x[0-9a-f]+|/tmp/[\w.+-]+")
 _PARTS: Mapping[str, Kind] = {
     "lock": "lock",
     "harness": "harness",
@@ -140,7 +145,10 @@ def compare(a: Facts, b: Facts) -> Comparison:
         causes=tuple(causes),
         config=config,
         metrics=metrics.difference(a.steps, b.steps),
-        outcome=tuple(_changes("config", _outcome(a.run), _outcome(b.run))),
+        outcome=(
+            *_changes("config", _outcome(a.run), _outcome(b.run)),
+            *_changes("config", *_causes(a.run.failure, b.run.failure)),
+        ),
     )
 
 
@@ -195,3 +203,11 @@ def _outcome(run: Run) -> dict[str, Any]:
         "failure": failure.signature if failure else None,
         **rungs,
     }
+
+
+def _causes(a: Failure | None, b: Failure | None) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """One signature has many causes: another column, another line. Under two it is no news."""
+    if a is None or b is None or a.signature != b.signature:
+        return {}, {}
+    one, other = (headline(_EACH_TIME.sub("", _FOLDER.sub(_OWN, failure.cause))) for failure in (a, b))
+    return {"cause": one}, {"cause": other}

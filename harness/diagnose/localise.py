@@ -6,13 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.diagnose import boundaries
 from harness.diagnose.boundaries import Real
 from harness.diagnose.search import Found, search
 from harness.errors import DiagnoseError
+from harness.evidence import again
 from harness.evidence.model import Failure, Run, load
 
 # However it is written: 0.001 in one run is 1e-05 in another, and NaN in a third.
@@ -30,6 +31,30 @@ class Located:
     made: tuple[Path, ...]
 
 
+def asked(words: Sequence[str]) -> Path | None:
+    """The run folder that is meant; none where these are words of a climb.
+
+    Raises:
+        DiagnoseError: they are neither, or both.
+    """
+    first, *more = words
+    if Path(first).is_dir():
+        if more:
+            raise DiagnoseError(
+                f"a run folder and {' '.join(more)}",
+                where=first,
+                why="a run is climbed again with its own words",
+                todo=f"verlock localise {first}; or without it: verlock localise -- {' '.join(more)}",
+            )
+        return Path(first)
+    if not (first.startswith(("-", "~")) or "=" in first):
+        raise DiagnoseError(
+            f"{first} is neither a run folder nor words of a climb",
+            todo="verlock localise runs/latest, or verlock localise -- --from reward --to reward ...",
+        )
+    return None
+
+
 def climb(words: Sequence[str], runs: Path) -> Path:
     """Run one climb in a process of its own; returns the folder of its record.
 
@@ -42,6 +67,9 @@ def climb(words: Sequence[str], runs: Path) -> Path:
     new = sorted(
         path for path in runs.glob("*/run.json") if path not in before and not path.parent.is_symlink()
     )
+    told = [] if new else again.problems(done.stdout)
+    if told:
+        raise DiagnoseError(*(replace(one, what=f"the climb did not start: {one.what}") for one in told))
     if not new:
         raise DiagnoseError(
             f"verlock climb {' '.join(words)} ended with exit code {done.returncode} and left no record",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.errors import RecordError
+from harness.errors import Problem, RecordError
 from harness.evidence import given
 from harness.evidence.model import Run
 from harness.fingerprint.lock import marker
@@ -86,8 +86,13 @@ def _path(checkout: Path | None) -> dict[str, str]:
 
 def _said(text: str) -> str:
     """The error of a command that was asked for JSON."""
+    return "; ".join(problem.what for problem in problems(text)) or text.strip()[-600:] or "it said nothing"
+
+
+def problems(text: str) -> list[Problem]:
+    """Those in the error document that a command printed; none where it printed something else."""
     try:
-        problems = json.loads(text)["error"]["problems"]
+        found = json.loads(text)["error"]["problems"]
+        return [Problem(**problem) for problem in found]
     except (ValueError, KeyError, TypeError):
-        return text.strip()[-600:] or "it said nothing"
-    return "; ".join(str(problem.get("what")) for problem in problems)
+        return []

@@ -52,7 +52,7 @@ def parse(
     trainer = trainer or offered[0]
     words = {"log_level": "", "model": TINY, "data": TINY, **given, "trainer": trainer}
     problems = [
-        unknown(_FLAGS.get(name, f"--{name}"), words[name], choices)
+        unknown(_FLAGS.get(name, f"--{name}"), words[name], [choice for choice in choices if choice])
         for name, choices in _CHOICES.items()
         if words[name] not in choices
     ]
@@ -134,6 +134,7 @@ def run(
     from harness.ladder.rungs import rung
 
     options = parse(**words)
+    stopped.usable(options.stop)
     devices = comparing.pair(device, compare, options)
     options.reward_function()
     if options.overrides:

@@ -122,3 +122,22 @@ def test_a_file_that_was_edited_between_the_two_is_what_changed(tmp_path: Path) 
         ("variable", "VERL_X"),
     ]
     assert compare(read(folders[0]), read(folders[0])).causes == ()
+
+
+def test_two_causes_under_one_signature_are_an_outcome(tmp_path: Path) -> None:
+    """What is another in each run, such as its folder and its processes, is none."""
+
+    def fails(what: str) -> Path:
+        cause = f"{what} (pid 7{len(list(tmp_path.iterdir()))}): KeyError\nmore of it"
+        return made(
+            tmp_path, failure=Failure(failure_class="model-logic", signature="reward-raised", cause=cause)
+        )
+
+    a, b, again = fails("judge.py:4: 'unsure'"), fails("judge.py:9: 'right'"), fails("judge.py:4: 'unsure'")
+    (change,) = compare(read(a), read(b)).outcome
+    assert (change.key, change.a, change.b) == (
+        "cause",
+        "judge.py:4: 'unsure' : KeyError",
+        "judge.py:9: 'right' : KeyError",
+    )
+    assert compare(read(a), read(again)).outcome == ()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.diagnose import boundaries
+from harness.diagnose import localise as room
 from harness.diagnose.boundaries import of_run
-from harness.diagnose.localise import Localiser, same
+from harness.diagnose.localise import Localiser, asked, same
 from harness.diagnose.search import search
 from harness.errors import DiagnoseError
 from harness.evidence.model import Failure, load
@@ -191,3 +192,35 @@ def test_two_unknown_failures_are_told_apart_by_their_words() -> None:
     ]
     assert all(same(measured[0], other) for other in measured)
     assert not same(one, one.model_copy(update={"cause": "KeyError: b"}))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nonsense"], "nonsense is neither a run folder nor words of a climb"),
+        (["runs/absent", "--from", "ppo"], "runs/absent is neither"),
+        ([".", "--from", "reward"], "a run folder and --from reward"),
+    ],
+)
+def test_what_is_neither_a_run_nor_a_climb_is_told_at_once(words: list[str], said: str) -> None:
+    with pytest.raises(DiagnoseError, match=said) as told:
+        asked(words)
+    assert told.value.problems[0].todo
+
+
+@pytest.mark.parametrize("words", [["--from", "ppo"], ["trainer.nnodes=2"], ["~data.seed"]])
+def test_words_of_a_climb_are_a_climb(words: list[str], tmp_path: Path) -> None:
+    assert asked(words) is None
+    assert asked([str(tmp_path)]) == tmp_path
+
+
+def test_a_climb_that_does_not_start_is_told_in_its_own_sentences(tmp_path: Path) -> None:
+    """Both mistakes, each with its remedy; no JSON among them."""
+    with pytest.raises(DiagnoseError) as told:
+        room.climb(["--from", "nowhere", "--rollout", "none"], tmp_path)
+    assert [problem.what for problem in told.value.problems] == [
+        "the climb did not start: --from nowhere is unknown",
+        "the climb did not start: --rollout none is unknown",
+    ]
+    assert all(problem.todo for problem in told.value.problems)
+    assert "{" not in str(told.value)
