@@ -89,7 +89,7 @@ class Diagnosis(BaseModel):
                     "class": kind.failure_class if kind else UNKNOWN,
                     "also": kind.also if kind else None,
                     "judged_by": kind.because if kind else None,
-                    "scope": UNKNOWN,
+                    "scope": (kind and kind.scope) or UNKNOWN,
                     "cause": said,
                     "sure": UNKNOWN,
                     **common,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness.diagnose.catalogue import Catalogue
@@ -21,6 +21,7 @@ _LOOKUPS = frozenset({"KeyError", "AttributeError", "IndexError", "StopIteration
 NOTE_LINES = 5
 # A line of a printed configuration: 'truncation': 'error',
 _SETTING = re.compile(r"^\s*[{\[(]*['\"][\w./ -]+['\"]: ")
+_NUMBERS = re.compile(r"\d+")
 _PID = re.compile(r"\bpid=(\d+)")
 _LAST_WORDS = re.compile(r"(?i)\b(?:error|fatal|killed|aborted|failed|failure|exception|core dumped)\b")
 
@@ -38,6 +39,8 @@ class Extract:
     """Where no true error is: the line that says that a process was ended."""
     cut: tuple[Frame, ...] = ()
     """Where no true error is: the frames of a traceback that the log does not hold to its end."""
+    found: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    """Patterns that all lines were already searched for."""
 
     @cached_property
     def wrappers(self) -> tuple[SeenError, ...]:
@@ -88,6 +91,11 @@ class Extract:
     def spoken(self) -> tuple[Line, ...]:
         """The lines that say anything."""
         return tuple(line for line in self.lines if line.text.strip())
+
+    @cached_property
+    def forms(self) -> frozenset[str]:
+        """The lines with their workers' names, those that differ in numbers alone once."""
+        return frozenset(_NUMBERS.sub("0", f"{line.worker} {line.text}") for line in self.lines)
 
     @property
     def frame(self) -> Frame | None:

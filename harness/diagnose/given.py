@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from harness.diagnose.extract import Extract
+from harness.diagnose.extract import NOTE_LINES, Extract
 from harness.diagnose.host import Host
-from harness.diagnose.signature import Given, compiled
-from harness.diagnose.tracebacks import SeenError
+from harness.diagnose.signature import Given, compiled, joined
+from harness.diagnose.tracebacks import Frame
 
 
 def holds(given: Given, groups: Mapping[str, str], extract: Extract, host: Host) -> bool | None:
@@ -22,6 +22,17 @@ def holds(given: Given, groups: Mapping[str, str], extract: Extract, host: Host)
 
 
 def _answers(given: Given, groups: Mapping[str, str], extract: Extract, host: Host) -> Iterator[bool | None]:
+    yield from _of_host(given, host)
+    yield from _of_log(given, extract)
+    if given.frames is not None:
+        yield _in_frames(compiled(given.frames), _stack(extract))
+    if given.raised is not None:
+        yield _in_frames(compiled(given.raised), _stack(extract)[-1:])
+    if given.divides is not None:
+        yield _divides(given.divides, groups)
+
+
+def _of_host(given: Given, host: Host) -> Iterator[bool | None]:
     if given.gpus is not None:
         yield None if host.gpus is None else (host.gpus > 0) is (given.gpus == "some")
     if given.system is not None:
@@ -30,27 +41,42 @@ def _answers(given: Given, groups: Mapping[str, str], extract: Extract, host: Ho
         yield None if host.machine is None else host.machine == given.machine
     if given.cpus_below is not None:
         yield None if host.cpus is None else host.cpus < given.cpus_below
+
+
+def _of_log(given: Given, extract: Extract) -> Iterator[bool]:
     if given.log is not None:
         yield _in_log(given.log, extract)
     if given.log_without is not None:
         yield not _in_log(given.log_without, extract)
-    if given.frames is not None:
-        yield _in_frames(compiled(given.frames), extract.root)
-    if given.raised is not None:
-        yield _in_frames(compiled(given.raised), extract.root, last=1)
-    if given.divides is not None:
-        yield _divides(given.divides, groups)
+    if given.note is not None:
+        yield (len(extract.spoken) <= NOTE_LINES) is given.note
+    if given.run is not None:
+        yield _in_run(given.run, extract)
 
 
 def _in_log(pattern: str, extract: Extract) -> bool:
     return any(compiled(pattern).search(line.text) for line in extract.lines)
 
 
-def _in_frames(pattern: re.Pattern[str], root: SeenError | None, *, last: int = 0) -> bool | None:
-    """Not known where the stack was not printed, or was cut off."""
-    if root is None or not root.frames:
+def _in_run(pattern: str, extract: Extract) -> bool:
+    """Many kinds ask the same of a log: it is read for each pattern once."""
+    if pattern not in extract.found:
+        extract.found[pattern] = any(compiled(pattern).search(joined(form)) for form in extract.forms)
+    return extract.found[pattern]
+
+
+def _stack(extract: Extract) -> tuple[Frame, ...]:
+    """The true error's; what a cut log still has of it; or that of the last error which hides it."""
+    if extract.root is not None:
+        return extract.root.frames
+    return extract.cut or next((e.frames for e in reversed(extract.wrappers) if e.frames), ())
+
+
+def _in_frames(pattern: re.Pattern[str], frames: tuple[Frame, ...]) -> bool | None:
+    """Not known where the stack was not printed."""
+    if not frames:
         return None
-    return any(pattern.search(f"{f.file}: {f.function}: {f.source}") for f in root.frames[-last:])
+    return any(pattern.search(f"{f.file}: {f.function}: {f.source}") for f in frames)
 
 
 def _divides(names: tuple[str, str], groups: Mapping[str, str]) -> bool | None:

@@ -13,9 +13,12 @@ from harness.diagnose.given import holds
 from harness.diagnose.host import Host
 from harness.diagnose.match import texts_of
 from harness.diagnose.signature import Kind, compiled, joined
+from harness.diagnose.tracebacks import quoted
 
 # What a log says at its end; more would only be read to the same answer.
 _LOUD_LINES = 200
+# A traceback without its end: that something was raised, and where.
+_UNNAMED = "Exception"
 
 
 def judge(extract: Extract, catalogue: Catalogue, host: Host) -> Kind | None:
@@ -29,16 +32,23 @@ def judge(extract: Extract, catalogue: Catalogue, host: Host) -> Kind | None:
 
 
 def _layers(extract: Extract) -> Iterator[list[str]]:
-    """The true error alone; without one: a crash, the errors that hide it, and what the lines say."""
+    """The true error alone; without one: a crash, the errors that hide it, and what the lines say.
+
+    Of an error that is only named, as in ``RayTaskError(KeyError)``, the type is what is known.
+    """
     if extract.root is not None:
         yield list(texts_of(extract.root))
         return
     if extract.crash is not None:
         yield [extract.crash.text]
     yield [text for error in reversed(extract.wrappers) for text in texts_of(error)]
-    yield [line.text for line in extract.loud[-_LOUD_LINES:]]
-    if len(extract.spoken) <= NOTE_LINES:
-        yield [line.text for line in extract.spoken]
+    loud = [line.text for line in extract.loud[-_LOUD_LINES:]]
+    noted = [line.text for line in extract.spoken] if len(extract.spoken) <= NOTE_LINES else []
+    yield [f"{type_}: {text}" for line in noted or loud for type_, text in quoted(line)]
+    yield loud
+    yield noted
+    named = [error.of for error in reversed(extract.wrappers) if error.of]
+    yield named or [_UNNAMED] if extract.cut else named
 
 
 def _fits(kind: Kind, texts: list[str], extract: Extract, host: Host) -> bool:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field,
 from harness.errors import FailureClass, Scope
 
 UNKNOWN = "unknown"
+_BETWEEN = re.compile(r"(?<=[\u3000-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[\u3000-\u9fff])")
 
 
 def _compiles(text: str) -> str:
@@ -53,8 +54,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def joined(text: str) -> str:
-    """The text as :func:`compiled` patterns expect it."""
-    return text.replace("\n", "")
+    """The text as :func:`compiled` patterns expect it. Chinese has no blanks around English words."""
+    text = text.replace("\n", "")
+    return text if text.isascii() else _BETWEEN.sub(" ", text)
 
 
 class Model(BaseModel):
@@ -72,6 +74,10 @@ class Given(Model):
     cpus_below: int | None = Field(default=None, description="It has fewer logical CPUs than this.")
     log: Pattern | None = Field(default=None, description="Found anywhere in the log.")
     log_without: Pattern | None = Field(default=None, description="Found nowhere in the log.")
+    note: bool | None = Field(default=None, description="The text is a person's few lines, no log.")
+    run: Pattern | None = Field(
+        default=None, description="As log, or in the name of a Ray worker: of what program the log is."
+    )
     frames: Pattern | None = Field(
         default=None, description="Found in the stack: `file: function: source`, one frame a line."
     )
@@ -138,6 +144,7 @@ class Kind(Model):
         validation_alias=AliasChoices("class", "failure_class"), serialization_alias="class", alias="class"
     )
     also: FailureClass | None = Field(default=None, description="A second class that can be defended.")
+    scope: Scope | None = Field(default=None, description="Where the class alone makes it plain.")
     patterns: tuple[Pattern, ...] = Field(min_length=1, description="As a signature's.")
     given: Given = Given()
     because: Sentence = Field(description="What tells the class.")

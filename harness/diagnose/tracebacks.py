@@ -173,8 +173,10 @@ def _after_wrapper(reader: _Reader) -> bool:
 
 def _maybe_error(reader: _Reader, stream: Sequence[Line], number: int) -> int:
     line = stream[number]
-    pattern = _ANY if reader.inside and reader.frames and not line.text.startswith(" ") else _NAMED
-    found = pattern.match(line.text)
+    below = reader.inside and bool(reader.frames)
+    pattern = _ANY if below and not line.text.startswith(" ") else _NAMED
+    # A report's author may have indented the error like the source above it.
+    found = pattern.match(line.text.lstrip() if below else line.text)
     if found is None or (pattern is _NAMED and found["text"] is None and not reader.inside):
         return 1
     rest = list(_rest_of_message(stream, number + 1))

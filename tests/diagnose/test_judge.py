@@ -31,6 +31,36 @@ WORDS = [
     ("NotImplementedError: Unknown backend: tpu", None, "config"),
     ("AssertionError: Optimizer state dict not found in ['model']", None, "data"),
     ("AssertionError: worker_cls int should be a subclass of Worker", None, "distributed"),
+    ("RuntimeError: pidfd_getfd: Operation not permitted", None, "environment"),
+    ("ValueError: position_ids should be a 3D tensor of shape (4, batch_size, seq_length)", None, "backend"),
+    ("[ERROR] TBE Subprocess[task_distribute] raise error[], main process disappeared!", None, "backend"),
+    ("core_worker.cc:219: Check failed: objects_valid", None, "distributed"),
+    # What little more than a type tells, of a log whose words are those of such a run.
+    ("AssertionError: role_worker_mapping.keys()", None, "config"),
+    ("AttributeError: 'MoELayer' object has no attribute 'linear_fc9'", None, "environment"),
+    ("KeyError: 'rollout_is_weights'", None, "data"),
+    ("RuntimeError: the rollout of the actor ended", None, "backend"),
+    ("TimeOutError when ray::WorkerDict.critic_init_model", None, "distributed"),
+    ("ray.exceptions.RayTaskError(KeyError) at a certain step of GRPO", None, "data"),
+]
+# What people write of a run in a sentence or two.
+NOTES = [
+    ("VLLM agent_loop returns garbled output for all prompts", "model-logic"),
+    (
+        "In verl both the reward and the response length keep fluctuating, with no upward momentum",
+        "model-logic",
+    ),
+    ("verl的reward会从0.5涨到0.6之后开始震荡", "model-logic"),
+    ("vLLM rollout DP>1 fails when a replica spans multiple nodes", "distributed"),
+    ("sglang multiturn problem: rollout never finishes", "distributed"),
+    ("异步训练脚本运行后就卡死了", "distributed"),
+    ("Unexpected OOM and the process seems to be forked", "resource"),
+    ("vllm_ascend 0.13.0 fails to replace ApplyRotaryEmb during rollout initialization", "environment"),
+    ("model_merger: I don't know where the other 8 checkpoint files are", "data"),
+    ("multi-turn SFT: concat_tokens 分词 warns in every assistant message of qwen3", "data"),
+    ("set actor_rollout_ref.model.use_liger=True and use_fused_kernels=True of verl", "config"),
+    ("verl: save_checkpoint of Megatron is not implemented", "environment"),
+    ("rollout and training get the same GPUs with NOSET_CUDA_VISIBLE_DEVICES=1", "distributed"),
 ]
 PLACES = [
     ("TypeError: out of range", "/w/verl/workers/config/actor.py", "config"),
@@ -58,7 +88,80 @@ def test_the_class_is_told_and_nothing_more(
     answer = told(log_of(text, file))
     assert (answer.signature, answer.failure_class) == ("unknown", expected), answer
     assert answer.judged_by
-    assert (answer.fix, answer.scope, answer.sure) == (None, "unknown", "unknown")
+    assert (answer.fix, answer.sure) == (None, "unknown")
+
+
+@pytest.mark.parametrize(("text", "expected"), NOTES)
+def test_a_few_words_tell_the_class(told: Callable[..., Diagnosis], text: str, expected: str) -> None:
+    answer = told(text)
+    assert (answer.signature, answer.failure_class, answer.fix) == ("unknown", expected, None), answer
+    # The same words of another program's traceback tell nothing.
+    elsewhere = told(log_of(f"ShopError: {text}", "/srv/shop/cart.py"))
+    assert (elsewhere.signature, elsewhere.failure_class) == ("unknown", "unknown"), elsewhere
+
+
+def test_what_is_said_of_a_note_is_not_said_of_a_log(told: Callable[..., Diagnosis]) -> None:
+    """A log has a form of its own for what happened; a word in one of its lines is no report."""
+    words = "verl: the validation reward is not what we expect, error bars are printed"
+    assert told(words).failure_class == "model-logic"
+    lines = "\n".join(f"step:{n} - lr:0.{n}" for n in range(8))
+    assert told(f"{lines}\n{words}\n{lines}").failure_class == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        ("AssertionError: role_worker_mapping.keys()", "general"),
+        ("KeyError: 'rollout_is_weights'", "general"),
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "unknown"),
+    ],
+)
+def test_the_scope_is_told_where_the_class_makes_it_plain(
+    told: Callable[..., Diagnosis], text: str, scope: str
+) -> None:
+    answer = told(text)
+    assert (answer.signature, answer.scope) == ("unknown", scope)
+
+
+CUT = """\
+Traceback (most recent call last):
+  File "{0}/verl/trainer/fsdp_sft_trainer.py", line 458, in fit
+    for data in tqdm(
+  File "{1}", line 708, in step
+    call()
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (f"{LIBRARY}/torch/utils/data/dataloader.py", "data"),
+        (f"{LIBRARY}/vllm/v1/worker/gpu_model_runner.py", "backend"),
+    ],
+)
+def test_a_log_cut_inside_a_traceback_has_its_place(
+    told: Callable[..., Diagnosis], file: str, expected: str
+) -> None:
+    answer = told(CUT.format("/w", file))
+    assert (answer.signature, answer.failure_class) == ("unknown", expected), answer
+    foreign = told(
+        CUT.format("/srv", "/srv/shop/cart.py").replace("/verl/trainer/fsdp_sft_trainer", "/shop/a")
+    )
+    assert foreign.failure_class == "unknown"
+
+
+def test_an_error_indented_like_its_source_is_read(told: Callable[..., Diagnosis]) -> None:
+    answer = told(
+        f'  File "{LIBRARY}/vllm/lora/ops/triton_ops/lora_shrink_op.py", line 149, in _lora_shrink\n'
+        "    assert token_lora_mapping.size(0) == M\n"
+        "    AssertionError\n"
+    )
+    assert answer.cause.startswith("AssertionError")
+    assert answer.failure_class in ("config", "backend")
+
+
+def test_english_words_are_found_between_chinese_ones(told: Callable[..., Diagnosis]) -> None:
+    assert told("还是在save checkpoint时CPU OOM。").signature == "host-memory"
 
 
 @pytest.mark.parametrize(("text", "file", "_expected"), [*WORDS, *PLACES])
