@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from harness.fingerprint import identity
 from harness.profiles.load import load as load_profile
 
 _HANG = "hang"
+# A record's name; the commands call its folder runs/ID, wherever the records are.
+_ID = r"\d{8}-\d{6}-\d{3}-[0-9a-f]{4}"
 
 
 class Next(BaseModel):
@@ -58,6 +61,12 @@ def advise(runs: Path, *, task: Task | None, profile: str | None) -> Next:
         chosen, found, profile=name, short=loaded.short, parts=identity.parts(loaded, None), failed=failed
     )
     command, why, run = step(chosen, mine, ticks, profile=name)
+
+    def placed(text: str) -> str:
+        return re.sub(rf"\bruns/(?={_ID})", lambda _found: f"{shlex.quote(str(runs))}/", text)
+
+    ticks = [tick.model_copy(update={"command": placed(tick.command)}) for tick in ticks]
+    command, why = placed(command), placed(why)
     return Next(
         task=chosen, profile=name, run=run, command=command, why=why, checklist=ticks, unreadable=unreadable
     )

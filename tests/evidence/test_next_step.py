@@ -244,3 +244,13 @@ def test_it_reads_the_records_and_names_those_that_it_cannot(tmp_path: Path) -> 
     assert found.unreadable == ["20200101-broken"]
     assert found.task == "local"
     assert json.loads(found.model_dump_json())["command"] == "verlock climb --profile cpu"
+
+
+def test_a_record_is_named_by_where_it_is(tmp_path: Path) -> None:
+    runs = tmp_path / "my runs"
+    record = RunRecord.create(runs, profile="cpu", command=["verlock", "climb"])
+    record.rung_failed("ppo", FAILURE.model_copy(update={"signature": "unknown"}))
+    record.finish("failed", 20)
+    found = next_step.advise(runs, task=None, profile=None)
+    assert found.command == f"verlock localise '{runs}'/{record.id}"
+    assert found.checklist[1].command == f"verlock replay '{runs}'/{record.id}"
