@@ -153,8 +153,16 @@ def test_which_reward_scores() -> None:
 
 def test_a_users_reward(tmp_path: Path) -> None:
     file = tmp_path / "a:b.py"
-    file.write_text("")
+    file.write_text("def score(**row): return 1.0\n")
     assert replace(ClimbOptions(), reward=f"{file}:score").reward_function() == (file, "score")
+
+
+def test_a_reward_that_its_file_does_not_define(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("LIMIT = 3\ndef score(**row): return 1.0\n")
+    for name, said in (("scores", "did you mean score"), ("LIMIT", "a plain value, not a function")):
+        with pytest.raises(OverrideError, match=said):
+            replace(ClimbOptions(), reward=f"{file}:{name}").reward_function()
 
 
 @pytest.mark.parametrize(
