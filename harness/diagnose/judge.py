@@ -46,9 +46,9 @@ def _layers(extract: Extract) -> Iterator[list[str]]:
     noted = [line.text for line in extract.spoken] if len(extract.spoken) <= NOTE_LINES else []
     yield [f"{type_}: {text}" for line in noted or loud for type_, text in quoted(line)]
     yield loud
-    yield noted
     named = [error.of for error in reversed(extract.wrappers) if error.of]
     yield named or [_UNNAMED] if extract.cut else named
+    yield noted
 
 
 def _fits(kind: Kind, texts: list[str], extract: Extract, host: Host) -> bool:

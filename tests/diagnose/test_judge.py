@@ -40,6 +40,7 @@ WORDS = [
     ("AttributeError: 'MoELayer' object has no attribute 'linear_fc9'", None, "environment"),
     ("KeyError: 'rollout_is_weights'", None, "data"),
     ("RuntimeError: the rollout of the actor ended", None, "backend"),
+    ("(main_task pid=19) RecursionError: maximum recursion depth exceeded", None, "model-logic"),
     ("TimeOutError when ray::WorkerDict.critic_init_model", None, "distributed"),
     ("ray.exceptions.RayTaskError(KeyError) at a certain step of GRPO", None, "data"),
 ]
@@ -60,6 +61,8 @@ NOTES = [
     ("multi-turn SFT: concat_tokens 分词 warns in every assistant message of qwen3", "data"),
     ("set actor_rollout_ref.model.use_liger=True and use_fused_kernels=True of verl", "config"),
     ("verl: save_checkpoint of Megatron is not implemented", "environment"),
+    ("the model generated a tool search call, but the system did not execute it", "model-logic"),
+    ("Qwen3-VL-30B with shape invalid for input", "backend"),
     ("rollout and training get the same GPUs with NOSET_CUDA_VISIBLE_DEVICES=1", "distributed"),
 ]
 PLACES = [
@@ -98,6 +101,45 @@ def test_a_few_words_tell_the_class(told: Callable[..., Diagnosis], text: str, e
     # The same words of another program's traceback tell nothing.
     elsewhere = told(log_of(f"ShopError: {text}", "/srv/shop/cart.py"))
     assert (elsewhere.signature, elsewhere.failure_class) == ("unknown", "unknown"), elsewhere
+
+
+@pytest.mark.parametrize(
+    ("text", "signature"),
+    [
+        ("[Bug] verl 0.5.0 is incompatible with vLLM v1 API when using LoRA", "versions-do-not-fit"),
+        ("the multi turn example of verl: the model crashes and appears Nan.", "not-finite"),
+        ("I'm getting OOM when the backward pass for the actor happens", "gpu-memory"),
+        ("PID:4 Memory_Allocation_Failure(EL0004): Failed to allocate memory requested", "gpu-memory"),
+        ("Batch size > 2: Immediate Ray OOM errors.", "host-memory"),
+        ("内存突然炸了", "host-memory"),
+        ("(WorkerDict pid=13) /usr/bin/ld: cannot find -lcuda", "compiler-missing"),
+        ("torch.distributed.DistBackendError", "peer-lost"),
+    ],
+)
+def test_a_few_words_are_enough_for_a_signature(
+    told: Callable[..., Diagnosis], text: str, signature: str
+) -> None:
+    assert told(text).signature == signature
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my website hangs when I log in",
+        "KeyError: 'customer'",
+        "AttributeError: 'NoneType' object has no attribute 'upper'",
+        "RuntimeError: cannot schedule new futures after shutdown",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'settings.toml'",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+        "our kernel module of the camera driver does not compile",
+        "wrong result in the invoice, versions differ",
+        "the loss of a package in the mail",
+        "the shop's checkout fails for orders of several nodes",
+    ],
+)
+def test_a_few_words_of_another_program_tell_nothing(told: Callable[..., Diagnosis], text: str) -> None:
+    answer = told(text)
+    assert (answer.signature, answer.failure_class, answer.fix) == ("unknown", "unknown", None), answer
 
 
 def test_what_is_said_of_a_note_is_not_said_of_a_log(told: Callable[..., Diagnosis]) -> None:
