@@ -50,12 +50,20 @@ class Setting(_Model):
     reason: str
 
 
+class OldRewards(_Model):
+    """Where rewards were set, and where they are; releases before ``before`` move the values themselves."""
+
+    before: str
+    moved: dict[str, str]
+
+
 class Verls(_Model):
     """All of ``verls.yaml``."""
 
     releases: tuple[str, ...]
     trainers: dict[Trainer, str]
     data_endings: dict[str, str]
+    old_rewards: OldRewards
     moved: tuple[Moved, ...]
     settings: tuple[Setting, ...]
     keys: dict[str, tuple[str, ...]] = Field(min_length=1)
@@ -85,6 +93,19 @@ def trainers(verl: str) -> tuple[Trainer, ...]:
 def data_endings(verl: str) -> tuple[str, ...]:
     """The endings of data files that ``verl`` has a reader for."""
     return tuple(ending for ending, since in table().data_endings.items() if not _older(verl, since))
+
+
+def moved_reward(key: str) -> str | None:
+    """The new place of an old key of rewards; none where it is no such key."""
+    for old, new in table().old_rewards.moved.items():
+        if _within(key, old):
+            return new + key.removeprefix(old)
+    return None
+
+
+def moves_rewards(verl: str) -> bool:
+    """Whether ``verl`` itself takes a value from the old place of a reward to the new one."""
+    return _older(verl, table().old_rewards.before)
 
 
 def present(key: str, verl: str) -> bool | None:

@@ -116,6 +116,7 @@ def single(config: Any, tokenizer: Any) -> tuple[Any, Any]:
 
 def _batch(config: Any, tokenizer: Any) -> tuple[Any, Any]:
     """verl's batch manager, from where it still is; the trainer of 0.9.1 no longer finds it."""
+    from verl import DataProto
     from verl.trainer.ppo.reward import get_custom_reward_fn
     from verl.workers.reward_manager import get_reward_manager_cls
 
@@ -123,7 +124,11 @@ def _batch(config: Any, tokenizer: Any) -> tuple[Any, Any]:
     manager = get_reward_manager_cls("batch")(tokenizer=tokenizer, num_examine=0, compute_score=function)
 
     async def call(data: Any) -> tuple[Any, list[str]]:
-        score = manager.verify(data)[0]
+        # Two responses, so that a function that returns one score for all is seen.
+        scores = manager.verify(DataProto.concat([data, data]))
+        if len(scores) != 2:
+            raise ValueError(f"{len(scores)} scores for 2 responses")
+        score = scores[0]
         return (score["score"], list(score)) if isinstance(score, dict) else (score, ["acc"])
 
     return call, _inner(function)
@@ -164,9 +169,13 @@ def _generate(model: Any, tokenizer: Any, row: dict[str, Any]) -> str:
 
 
 def _number(score: Any) -> float | None:
-    """The score as verl's float tensor takes it; none where it does not."""
+    """The score as verl's float tensor takes it; none where it does not.
+
+    It makes one tensor of a batch's scores: one in a list of its own gives the tensor a second dimension.
+    """
     try:
-        return float(torch.zeros(1).new_tensor([score]).item())
+        scores = torch.tensor([score, score], dtype=torch.float32)
+        return float(scores[0].item()) if scores.shape == (2,) else None
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return None
 

@@ -27,6 +27,7 @@ from harness.ladder.options import ClimbOptions
 from harness.ladder.preflight.command_line import TRAINER, parse
 from harness.ladder.preflight.prepare import prepare
 from harness.ladder.preflight.static import Inspected, inspect, standing_in
+from harness.ladder.preflight.tree import as_read
 
 ROOT = Path(__file__).parents[2]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -287,12 +288,36 @@ def test_all_faults_are_told_at_once_and_each_unknown_key_with_the_nearest(judge
         (f"{ACTOR}.loss_agg_mod", f"did you mean {ACTOR}.loss_agg_mode?"),
         ("actor_rolout_ref.rollout.temperature", f"did you mean {ROLLOUT}.temperature?"),
         # A slip of one letter in a long section is alike as a whole; the name itself must be, too.
-        (f"{ACTOR}.zebra", "see verl/trainer/config"),
-        (f"{ROLLOUT}.colour_of_noise", "see verl/trainer/config"),
+        (f"{ACTOR}.zebra", "leave it out"),
+        (f"{ROLLOUT}.colour_of_noise", "leave it out"),
     ],
 )
 def test_only_a_key_that_may_be_meant_is_proposed(judge: Judge, key: str, meant: str) -> None:
-    assert [f.todo for f in judge(f"{key}=1").findings] == [meant]
+    (finding,) = judge(f"{key}=1").findings
+    assert str(finding.todo).startswith(meant)
+
+
+def test_a_key_that_is_set_twice_is_told_once_and_for_the_word_that_is_wrong(judge: Judge) -> None:
+    found = judge("trainer.save_freq=20", "+trainer.save_freq=3")
+    assert [(f.id, f.todo) for f in found.findings] == [("key-exists", "write trainer.save_freq=3")]
+
+
+def test_what_comes_of_a_wrong_value_is_no_fault_of_its_own(judge: Judge) -> None:
+    assert [(f.id, f.key) for f in judge("trainer.nnodes=two").findings] == [("wrong-type", "trainer.nnodes")]
+
+
+def test_a_release_that_moves_old_rewards_reads_them_where_they_are_now() -> None:
+    words = (
+        "custom_reward_function.path=r.py",
+        "+reward_model.reward_kwargs.x=1",
+        "reward_model.reward_manager=dapo",
+    )
+    assert as_read(words, "0.8.0") == (
+        "reward.custom_reward_function.path=r.py",
+        "+reward.reward_kwargs.x=1",
+        "reward.reward_manager.name=dapo",
+    )
+    assert as_read(words, "0.9.1") == words
 
 
 def test_a_key_of_an_older_release_says_which_and_what_it_is_now(judge: Judge) -> None:

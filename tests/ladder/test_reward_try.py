@@ -143,6 +143,23 @@ def refused(file: Path, function: str) -> Finding | None:
     return load(asked, lambda: single(config, tiny_tokenizer.make()))[1]
 
 
+@pytest.mark.parametrize(
+    ("manager", "returned", "said"),
+    [
+        ("batch", "[1.0]", "1 scores for 2 responses"),
+        ("naive", "[1.0]", "it returns [1.0]"),
+    ],
+)
+def test_a_list_is_no_score_and_one_score_is_none_for_two(
+    tmp_path: Path, manager: str, returned: str, said: str
+) -> None:
+    """verl makes one tensor of a batch's scores: a list in it gives the tensor another shape."""
+    (tmp_path / "mine.py").write_text(f"def score(**row): return {returned}\n")
+    reward = f"{tmp_path}/mine.py:score"
+    calls = run(trial(reward, tmp_path, manager=manager), lambda text: None).calls
+    assert said in " ".join(f.what for f in evaluate(calls, reward=reward, manager=manager))
+
+
 @pytest.mark.parametrize(("text", "function", "kind", "what", "todo"), REFUSED)
 def test_what_cannot_be_called_is_one_finding_with_the_true_cause(
     tmp_path: Path, text: str, function: str, kind: str, what: str, todo: str

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from harness.adapt import verls
 from harness.data import file_kind
 from harness.data.finding import Finding
 from harness.ladder import reward_source
 from harness.ladder.preflight.facts import Facts
 from harness.ladder.preflight.settings import Settings
 
-_LEGACY = {
-    "custom_reward_function.path": "reward.custom_reward_function.path",
-    "custom_reward_function.name": "reward.custom_reward_function.name",
-    "reward_model.enable": "reward.reward_model.enable",
-    "reward_model.reward_manager": "reward.reward_manager.name",
-    "reward_model.num_workers": "reward.num_workers",
-    "reward_model.model.path": "reward.reward_model.model_path",
-    "reward_model.rollout.name": "reward.reward_model.rollout.name",
-    "sandbox_fusion.url": "reward.sandbox_fusion.url",
-}
+# What people set there: sections hold defaults as well.
+_OLD = (
+    "custom_reward_function.path",
+    "custom_reward_function.name",
+    "reward_model.enable",
+    "reward_model.reward_manager",
+    "reward_model.num_workers",
+    "reward_model.model.path",
+    "reward_model.rollout.name",
+    "sandbox_fusion.url",
+)
 
 
 def present(_s: Settings, facts: Facts) -> Iterator[Finding]:
@@ -137,15 +139,16 @@ def reward(_s: Settings, facts: Facts) -> Iterator[Finding]:
 
 
 def legacy(s: Settings, _facts: Facts) -> Iterator[Finding]:
-    """Old places that the tree still has and ``main_ppo`` of 0.9.1 no longer moves to the new ones."""
-    for old, new in _LEGACY.items():
+    """Old places that the tree still has and ``main_ppo`` no longer moves to the new ones."""
+    verl = verls.here()
+    for old in () if verls.moves_rewards(verl) else _OLD:
         if s.get(old) is not None and s.get(old) is not False:
             yield Finding(
                 id="unread-key",
                 key=old,
                 what=f"{old} is set, and nothing reads it",
-                why="verl 0.9.1 composes the old key, but only its fully asynchronous trainer still moves it",
-                todo=f"set {new} in its place",
+                why=f"verl {verl} composes the old key; only its fully asynchronous trainer still moves it",
+                todo=f"set {verls.moved_reward(old)} in its place",
             )
     if s.get("data.val_batch_size") is not None:
         yield Finding(

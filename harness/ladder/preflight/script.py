@@ -8,8 +8,8 @@ puts there, and a time limit ends what waits.
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -167,4 +167,4 @@ def _asked(calls: Sequence[Sequence[str]], environ: Mapping[str, str]) -> Iterat
 def _kept(calls: Sequence[Sequence[str]]) -> Iterator[str]:
     for call in calls:
         if call[0] not in PYTHONS and call[0] != "tee":
-            yield json.dumps(list(call[:6]))
+            yield shlex.join(call[:6])

@@ -69,7 +69,9 @@ def left_open(inspected: Inspected, *, stand_in: bool) -> list[str]:
 
 def not_verified(s: Settings, stand: Stand) -> list[str]:
     """What the run on this machine says nothing about."""
-    parts = [f"the rollout engine {s.text(f'{ROLLOUT}.name')}: its memory, its kernels, its speed"]
+    name = s.text(f"{ROLLOUT}.name")
+    engine = f"the rollout engine {name}" if name not in {None, "", "???"} else "a rollout engine"
+    parts = [f"{engine}: its memory, its kernels, its speed"]
     if s.world > 1:
         parts.append(f"{s.world} GPUs: communication, sharding, memory of each")
     if stand.model is not None:

@@ -36,6 +36,7 @@ def inspect(asked: Asked) -> Inspected:
     """Compose the command and judge it. Never raises for what the user wrote."""
     if not asked.trains:
         return Inspected(asked=asked, words=(), config=None, facts=Facts(), findings=(_not_ppo(asked),))
+    asked = replace(asked, words=tree.as_read(asked.words, here()))
     composed = tree.put(asked)
     if composed.config is None:
         return Inspected(asked=asked, words=(), config=None, facts=Facts(), findings=composed.findings)

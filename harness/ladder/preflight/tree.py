@@ -44,6 +44,18 @@ def key_of(word: str) -> str:
     return word.split("=", 1)[0].lstrip("+~")
 
 
+def as_read(words: Sequence[str], verl: str) -> tuple[str, ...]:
+    """The words as ``verl`` reads them: where it moves old places of rewards to the new ones, moved."""
+    if not verls.moves_rewards(verl):
+        return tuple(words)
+    moved = []
+    for text in words:
+        key = key_of(text)
+        new = verls.moved_reward(key)
+        moved.append(text.replace(key, new, 1) if new else text)
+    return tuple(moved)
+
+
 def put(asked: Asked) -> Composed:
     """Compose; each word that Hydra refuses is a finding, and the rest is composed without it."""
     findings = [_unknown_option(option) for option in asked.unknown]
@@ -184,9 +196,11 @@ def _culprit(error: Exception, words: Sequence[str], make: Any, name: str) -> st
     named = _NAMED.search(str(error))
     if named:
         bare = named[1].lstrip("+~")
-        found = next((word for word in words if key_of(word) == bare), None)
-        if found:
-            return found
+        same = [word for word in words if key_of(word) == bare]
+        # Of two words with one key, the one that is refused by itself.
+        found = next((word for word in same if isinstance(_try(make, name, [word]), Exception)), None)
+        if same:
+            return found or same[0]
     return next((word for word in words if isinstance(_try(make, name, [word]), Exception)), None)
 
 
@@ -211,7 +225,7 @@ def _refused(word: str, error: Exception, base: Any) -> Finding:
         if near
         else f"leave it out: {none}"
         if none
-        else "see verl/trainer/config",
+        else "leave it out; its keys are in verl/trainer/config, and +KEY adds one that your own code reads",
     )
 
 
