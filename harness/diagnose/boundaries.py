@@ -17,7 +17,8 @@ _DTYPE = re.compile(r"(?:dtype|precision|bf16|fp16)")
 _ATTENTION = re.compile(r"(?:attn_implementation|use_remove_padding|attention)")
 # Option, the boundary it belongs to, and its minimal value.
 _CHOICES = {"rollout": "mock", "reward": "mock", "model": "tiny", "data": "tiny"}
-_KEPT = {"algorithm": "ppo", "seed": 1, "steps": 4}
+_KEPT = {"algorithm": "ppo", "seed": 1, "steps": 4, "checkpoint": "disk", "silence": 900.0}
+_CONTRACTS = {"enforce": "--enforce", "record": "--ledger"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,10 @@ def _kept(settings: Mapping[str, Any]) -> list[str]:
         value = settings.get(option, default)
         if value != default:
             said += [f"--{option}", str(value)]
+    if settings.get("rehearsal"):
+        said += ["--rehearse"]
+    if option := _CONTRACTS.get(str(settings.get("contract"))):
+        said += [option]
     if settings.get("use_v1") is False:
         said += ["--trainer", "v0"]
     if settings.get("fork") is False:

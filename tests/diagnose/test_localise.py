@@ -163,11 +163,14 @@ def test_what_a_rung_adds_to_the_trainer_is_a_boundary(tmp_path: Path, rung: str
 
 
 def test_all_real_are_the_failing_runs_own_words(tmp_path: Path) -> None:
-    run = load(recorded(tmp_path, FAILURE, **FULL | {"seed": 3, "use_v1": False}))
+    kept = {"seed": 3, "use_v1": False, "checkpoint": "mock", "silence": 90.0, "rehearsal": True}
+    run = load(recorded(tmp_path, FAILURE, **FULL | kept | {"contract": "enforce"}))
     real = of_run(run)
     said = boundaries.words(run, real, frozenset(boundary.name for boundary in real))
     assert said[said.index("--") + 1 :] == WORDS
     for option in ("--rollout hf", "--seed 3", "--trainer v0", "--model /models/smol", "--from ppo --to ppo"):
+        assert option in " ".join(said)
+    for option in ("--checkpoint mock", "--silence 90.0", "--rehearse", "--enforce"):
         assert option in " ".join(said)
 
 
