@@ -174,6 +174,8 @@ def next_(
             )
         output.line(f"next  {found.command}", style="bold")
         output.line(f"why   {found.why}")
+        if found.task == "failure" and task is None:
+            output.line("      only the same command, passed, answers a failure; --task local leaves it")
         for name in found.unreadable:
             output.line(f"      {name} cannot be read and was left out", style="yellow")
 
