@@ -13,12 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from harness.adapt.verls import here
-from harness.data import file_kind, parquet_schema
+from harness.data import file_kind, parquet_schema, text_bytes
 from harness.errors import DataError, Problem
 
 _BATCH = 1024
 _BUFFER_BYTES = 1 << 20
 _SHOWN = 3
+_READ = ("data_source", "reward_model.ground_truth", "reward_model.style", "extra_info.index")
+_NOT_UTF8 = "is not UTF-8"
+_DROPPED = (
+    "verl drops such a row (filter_overlong_prompts) or fails at it in the middle of training",
+    "repair or remove these rows",
+)
+_REASONS = {
+    _NOT_UTF8: (
+        "verl's reader ends in a UnicodeDecodeError at such a row, whatever the column is for",
+        "write the file again from texts: bytes of another encoding were stored as they are, such as LATIN1",
+    )
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +86,10 @@ def check(
             raise DataError(*problems)
         seen = _Seen()
         try:
-            for batch in _batches(file, prompt_key):
+            for read in _batches(file, prompt_key):
+                batch, broken = text_bytes.mended(read)
+                for column, rows in broken.items():
+                    seen.note(column, _NOT_UTF8, rows)
                 if watch is not None:
                     watch(seen.rows, batch)
                 _look(batch, prompt_key, seen)
@@ -130,8 +145,15 @@ def _remedy(path: Path) -> str:
 
 
 def _batches(file: Any, prompt_key: str) -> Iterator[Any]:
-    # A name that the file does not have is passed over.
-    columns = [prompt_key, "data_source", "reward_model.ground_truth", "reward_model.style"]
+    # verl turns a row's every column into Python, so texts that it has no use for must be texts, too.
+    texts = frozenset(text_bytes.leaves(file.schema))
+    paths = [file.schema.column(number).path for number in range(len(file.schema))]
+    wanted = (prompt_key, *_READ)
+    columns = [
+        path
+        for path in paths
+        if path in texts or any(path == name or path.startswith(f"{name}.") for name in wanted)
+    ]
     yield from file.iter_batches(batch_size=_BATCH, columns=columns, use_threads=False)
 
 
@@ -181,9 +203,6 @@ def _row_problems(path: Path, seen: _Seen) -> Iterator[Problem]:
     for (column, what), rows in seen.bad.items():
         count = seen.counts[column, what]
         more = f" (and {count - len(rows)} more rows)" if count > len(rows) else ""
-        yield Problem(
-            what=f"{column} {what}{more}",
-            where=f"{path}:row {', '.join(map(str, rows))}:{column}",
-            why="verl drops such a row (filter_overlong_prompts) or fails at it in the middle of training",
-            todo="repair or remove these rows",
-        )
+        why, todo = _REASONS.get(what, _DROPPED)
+        where = f"{path}:row {', '.join(map(str, rows))}:{column}"
+        yield Problem(what=f"{column} {what}{more}", where=where, why=why, todo=todo)

@@ -142,6 +142,77 @@ def test_bad_rows_are_named_and_counted(tmp_path: Path) -> None:
     assert "row 4999:data_source: data_source is null" in said
 
 
+Arrays = dict[str, Any]
+
+
+def latin(kind: str = "text") -> Any:
+    """Three texts, of which the second is not UTF-8: Arrow does not look when it writes or reads them."""
+    raw = pa.array([b"ok", b"caf\xe9", b"gr\xc3\xbcn"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), text) if kind == "dict" else text
+
+
+def messages_of(**parts: Any) -> Any:
+    plain = {"role": pa.array(["user"] * 3), "content": pa.array(["a", "b", "c"])} | parts
+    return pa.ListArray.from_arrays([0, 1, 2, 3], pa.StructArray.from_arrays([*plain.values()], [*plain]))
+
+
+def struct(**parts: Any) -> Any:
+    return pa.StructArray.from_arrays([*parts.values()], [*parts])
+
+
+# The columns that are changed, and the field that is named.
+LATIN = [
+    pytest.param({"data_source": latin()}, "data_source", id="data_source"),
+    pytest.param({"data_source": latin("dict")}, "data_source", id="dictionary"),
+    pytest.param({"prompt": messages_of(content=latin())}, "prompt.content", id="content"),
+    pytest.param({"prompt": messages_of(role=latin())}, "prompt.role", id="role"),
+    pytest.param(
+        {"reward_model": struct(ground_truth=latin())}, "reward_model.ground_truth", id="ground truth"
+    ),
+    pytest.param({"note": latin()}, "note", id="a column of the user's"),
+    pytest.param(
+        {"extra_info": struct(index=pa.array([0, 1, 2]), answer=latin())}, "extra_info.answer", id="extra"
+    ),
+    pytest.param(
+        {"m": pa.MapArray.from_arrays([0, 1, 2, 3], pa.array(["a", "b", "c"]), latin())}, "m", id="map"
+    ),
+    pytest.param({"f": pa.FixedSizeListArray.from_arrays(latin(), 1)}, "f", id="fixed list"),
+    pytest.param(
+        {"images": struct(bytes=pa.array([b"\xff"] * 3), path=latin())}, "images.path", id="beside bytes"
+    ),
+]
+
+
+def stored(path: Path, columns: Arrays) -> Path:
+    good_ones: Arrays = {
+        "data_source": pa.array(["d"] * 3),
+        "prompt": messages_of(),
+        "reward_model": struct(ground_truth=pa.array(["1"] * 3)),
+    }
+    pq.write_table(pa.table(good_ones | columns), path)
+    return path
+
+
+@pytest.mark.parametrize(("columns", "name"), LATIN)
+def test_a_text_that_is_not_utf_8_is_named_by_row_and_column(
+    tmp_path: Path, columns: Arrays, name: str
+) -> None:
+    path = stored(tmp_path / "a.parquet", columns)
+    with pytest.raises(UnicodeDecodeError):
+        pq.read_table(path).to_pylist()
+    with pytest.raises(DataError) as caught:
+        parquet_check.check(path)
+    (problem,) = caught.value.problems
+    assert problem.where == f"{path}:row 1:{name}"
+    assert problem.what == f"{name} is not UTF-8"
+
+
+def test_bytes_that_are_meant_to_be_bytes_are_no_texts(tmp_path: Path) -> None:
+    images = struct(bytes=pa.array([b"\xff"] * 3), path=pa.array(["a"] * 3))
+    assert parquet_check.check(stored(tmp_path / "a.parquet", {"images": images})).rows == 3
+
+
 def test_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "empty.parquet"
     pq.write_table(pa.Table.from_pylist(good()).slice(0, 0), path)
