@@ -85,7 +85,7 @@ def check(
         findings=(
             *findings,
             *seen.findings(),
-            *_no_extra(summary.columns, path),
+            *seen.index.findings(summary.columns, str(path)),
             *_unrendered(tokenizer, path),
         ),
     )
@@ -113,22 +113,6 @@ def _first_prompt(messages: Any, tokenizer: Any, path: Path, limit: int) -> str 
         return chat_check.check(messages, tokenizer=tokenizer, max_prompt_length=limit, where=where).text
     except (DataError, ModelError):
         return None
-
-
-def _no_extra(columns: tuple[str, ...], path: Path) -> list[Finding]:
-    if "extra_info" in columns:
-        return []
-    return [
-        Finding(
-            id="data-no-extra",
-            level="warning",
-            key=f"{path}:extra_info",
-            what="no column 'extra_info'",
-            why="verl takes a row's index from extra_info.index, and reward functions get extra_info: here "
-            "both are empty, and all rows have index 0",
-            todo='add extra_info as {"index": number}',
-        )
-    ]
 
 
 def _unrendered(tokenizer: Any, path: Path) -> list[Finding]:

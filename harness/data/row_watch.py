@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from harness.data import chat_check, parquet_schema
+from harness.data import chat_check, parquet_schema, truths
 from harness.data.finding import Finding
 from harness.data.repeats import Repeats
+from harness.data.row_index import RowIndex
 
 ROLES = frozenset({"system", "user", "assistant", "tool"})
 _SHOWN = 3
@@ -39,11 +40,13 @@ class RowWatch:
         """Take ``tokenizer`` to render prompts (the first ``render``), or none to leave that out."""
         self._path, self._key, self._tokenizer, self._limit = path, prompt_key, tokenizer, limit
         self._render_until = render
+        self.index = RowIndex()
         self._repeats = Repeats()
         self._tokens = array("I")
         self._rows: dict[str, list[int]] = {}
         self._counts: Counter[str] = Counter()
         self._roles: Counter[str] = Counter()
+        self._role_rows: dict[str, int] = {}
         self._refused = ""
         self._has_style = True
 
@@ -53,9 +56,12 @@ class RowWatch:
 
         prompts, models = batch.column(self._key), batch.column("reward_model")
         self._has_style = "style" in parquet_schema.field_names(models.type)
-        truths = pc.struct_field(models, "ground_truth")
-        if parquet_schema.is_string(truths.type):
-            self._note("empty-truth", first, _indices(_blank(truths)))
+        answers = pc.struct_field(models, "ground_truth")
+        if parquet_schema.is_string(answers.type):
+            self._note("empty-truth", first, _indices(_blank(answers)))
+        never = truths.never_matched(batch.column("data_source"), answers)
+        self._note("truth-never-matched", first, _indices(never))
+        self.index.add(batch)
         messages = pc.list_flatten(prompts)
         parents = pc.list_parent_indices(prompts)
         broken = self._without_user(first, batch.num_rows, parents, pc.struct_field(messages, "role"))
@@ -79,7 +85,11 @@ class RowWatch:
 
         roles = pc.cast(roles, "string")
         for entry in pc.value_counts(roles).to_pylist():
-            self._roles[str(entry["values"])] += entry["counts"]
+            role = str(entry["values"])
+            self._roles[role] += entry["counts"]
+            if role not in ROLES and role not in self._role_rows:
+                places = pc.filter(parents, pc.fill_null(pc.equal(roles, role), False))
+                self._role_rows[role] = first + (places[0].as_py() if len(places) else 0)
         asked = pc.filter(parents, pc.fill_null(pc.equal(roles, "user"), False))
         answered = np.zeros(rows, dtype=bool)
         answered[asked.to_numpy(zero_copy_only=False)] = True
@@ -157,7 +167,7 @@ class RowWatch:
     def _finding(self, kind: str, level: Any, what: str, why: str, todo: str) -> Finding:
         rows, count = self._rows[kind], self._counts[kind]
         more = f" (and {count - len(rows)} more rows)" if count > len(rows) else ""
-        column = "reward_model.ground_truth" if kind == "empty-truth" else self._key
+        column = "reward_model.ground_truth" if "truth" in kind else self._key
         key = f"{self._path}:row {', '.join(map(str, rows))}:{column}"
         return Finding(id=f"data-{kind}", level=level, key=key, what=what + more, why=why, todo=todo)
 
@@ -167,7 +177,7 @@ class RowWatch:
                 yield Finding(
                     id="data-role",
                     level="warning",
-                    key=f"{self._path}:{self._key}",
+                    key=f"{self._path}:row {self._role_rows[role]}:{self._key}",
                     what=f"{count} messages have the role {role!r}",
                     why="chat templates know system, user, assistant and tool; others are dropped or refused",
                     todo="rename the role, or check the prompt that comes out: --model FOLDER",
@@ -175,6 +185,10 @@ class RowWatch:
 
 
 _FILTER = "verl drops it where data.filter_overlong_prompts is set and stops at it where it is not"
+_GSM8K = (
+    "for openai/gsm8k it compares the number after '####' in the response, a text without commas, with "
+    "the ground truth as it is: the reward is 0 for every response, unless a function of your own scores it"
+)
 _MEANINGS: dict[str, tuple[str, str, str, str]] = {
     "question-lost": (
         "fault",
@@ -201,6 +215,12 @@ _MEANINGS: dict[str, tuple[str, str, str, str]] = {
         "the ground truth is an empty text",
         "a rule reward compares the response with it",
         "check these rows",
+    ),
+    "truth-never-matched": (
+        "warning",
+        "the ground truth is nothing that verl's rule for this data_source can match",
+        _GSM8K,
+        'write the number alone, as a text: "3", not 3 and not "It is #### 3"',
     ),
 }
 

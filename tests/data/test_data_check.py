@@ -70,12 +70,35 @@ def no_extra(rows: list[Row]) -> None:
         del row["extra_info"]
 
 
+def set_truth(number: int, truth: Any, source: str = "openai/gsm8k") -> Callable[[list[Row]], None]:
+    def change(rows: list[Row]) -> None:
+        for row in rows:
+            row["data_source"] = source
+            row["reward_model"] = {"style": "rule", "ground_truth": 1 if isinstance(truth, int) else "1"}
+        rows[number]["reward_model"] = {"style": "rule", "ground_truth": truth}
+
+    return change
+
+
+def set_index(value: int | None) -> Callable[[list[Row]], None]:
+    def change(rows: list[Row]) -> None:
+        for row in rows:
+            row["extra_info"] = {"index": value, "split": "train"}
+
+    return change
+
+
+def no_index(rows: list[Row]) -> None:
+    for row in rows:
+        row["extra_info"] = {"split": "train"}
+
+
 # What is planted, the tokenizer, the finding's id and level, and the row that it names.
 PLANTED = [
     pytest.param(set_prompt(2, ("user", " \n")), None, "data-empty-prompt", "fault", "row 2:", id="empty"),
     pytest.param(set_prompt(3, ("system", "x")), None, "data-no-user", "fault", "row 3:", id="no user"),
     pytest.param(
-        set_prompt(1, ("human", "x"), ("user", "y")), None, "data-role", "warning", "prompt", id="role"
+        set_prompt(1, ("human", "x"), ("user", "y")), None, "data-role", "warning", "row 1:prompt", id="role"
     ),
     pytest.param(
         set_prompt(4, ("user", "x" * 600)), TOKENIZER, "data-overlong", "fault", "row 4:", id="overlong"
@@ -91,6 +114,16 @@ PLANTED = [
     pytest.param(set_model, None, "data-empty-truth", "warning", "row 5:", id="no truth"),
     pytest.param(no_style, None, "data-no-style", "warning", "reward_model.style", id="no style"),
     pytest.param(no_extra, None, "data-no-extra", "warning", "extra_info", id="no extra"),
+    pytest.param(no_index, None, "data-no-extra", "warning", "extra_info.index", id="no index"),
+    pytest.param(set_index(0), None, "data-no-extra", "warning", "extra_info.index", id="index 0"),
+    pytest.param(set_index(None), None, "data-no-extra", "warning", "extra_info.index", id="index null"),
+    pytest.param(
+        set_truth(4, "It is #### 3"), None, "data-truth-never-matched", "warning", "row 4:", id="sentence"
+    ),
+    pytest.param(
+        set_truth(4, "1,000"), None, "data-truth-never-matched", "warning", "row 4:", id="with a comma"
+    ),
+    pytest.param(set_truth(0, 3), None, "data-truth-never-matched", "warning", "row 0, 1, 2:", id="integer"),
 ]
 
 
@@ -106,6 +139,53 @@ def test_a_planted_fault(
     # Nothing else is made of it.
     others = {finding.id for finding in faults(found.findings)} - {kind}
     assert not others, found.findings
+
+
+TRUTHS = [
+    "3",
+    "-3",
+    "3.5",
+    "1,000",
+    "$5",
+    " 3",
+    "3 ",
+    "3\n",
+    "It is #### 3",
+    "x",
+    "+3",
+    "3.",
+    "1/2",
+    "\u0663",
+]
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_truth_is_never_matched_where_verls_own_rule_gives_nothing_for_it(
+    tmp_path: Path, truth: str
+) -> None:
+    rule = pytest.importorskip("verl.utils.reward_score", reason="verl comes with the lock")
+    score = rule.default_compute_score("openai/gsm8k", f"So it is #### {truth}", truth)
+    found = data_check.check(write(tmp_path / "a.parquet", set_truth(2, truth)))
+    told = [finding.key for finding in found.findings if finding.id == "data-truth-never-matched"]
+    assert bool(told) == (score == 0), score
+
+
+@pytest.mark.parametrize("truth", ["It is #### 3", 3])
+def test_truths_of_another_rule_are_its_own_business(tmp_path: Path, truth: Any) -> None:
+    found = data_check.check(write(tmp_path / "a.parquet", set_truth(2, truth, "mine")))
+    assert "data-truth-never-matched" not in {finding.id for finding in found.findings}
+
+
+def test_truths_that_are_never_matched_and_unknown_roles_are_counted(tmp_path: Path) -> None:
+    def change(rows: list[Row]) -> None:
+        set_truth(0, 3)(rows)
+        for number in (2, 5):
+            rows[number]["prompt"] = [{"role": "robot", "content": "x"}, *rows[number]["prompt"]]
+
+    found = {f.id: f for f in data_check.check(write(tmp_path / "a.parquet", change)).findings}
+    assert found["data-truth-never-matched"].what.endswith("(and 3 more rows)")
+    assert found["data-role"].what == "2 messages have the role 'robot'"
+    assert "a.parquet:row 2:prompt" in found["data-role"].key
 
 
 def test_a_good_file_has_no_finding_and_its_lengths_are_those_of_the_template(tmp_path: Path) -> None:
