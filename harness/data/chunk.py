@@ -29,6 +29,10 @@ class Chunk:
             return f"row {self.first + row}"
         return "row {} (line {})".format(*self.places[row])
 
+    def line(self, row: int) -> int:
+        """The same as a number that grows along the file: a line of a text file, else a row."""
+        return self.first + row if self.places is None else self.places[row][1]
+
     def column(self, name: str) -> list[Any]:
         """The column's values, or as many nulls: rows of JSON need not all have the same keys."""
         values = self.columns.get(name)

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from harness.data import sources
 from harness.data.arrow_rows import batch, schema
 from harness.data.chunk import Chunk
 from harness.data.extra_info import COLUMN, ExtraInfo
-from harness.data.layouts import Layout, LayoutName, detect, rows
+from harness.data.layouts import SOURCE, Layout, LayoutName, detect, rows
 from harness.data.refused import Refused
-from harness.errors import DataError
+from harness.errors import DataError, Problem
 from harness.evidence.files import explain
 
 
@@ -105,8 +105,8 @@ def _pass(
     with ExitStack() as stack:
         writer: Any = None
         try:
-            for chunk in sources.read(source, split=wanted.split):
-                layout = layout or _layout(chunk, wanted)
+            for chunk in sources.read(source, refused=refused, split=wanted.split):
+                layout = layout or _layout(chunk, wanted, refused)
                 columns |= dict.fromkeys(chunk.columns)
                 made, theirs = rows(chunk, layout, refused), extra.take(chunk, refused)
                 if writer is None:
@@ -118,13 +118,14 @@ def _pass(
                 if progress is not None:
                     progress(count)
         except DataError as error:
+            extra.tell(refused)
             raise DataError(*refused.problems(), *error.problems) from error
-    problems = [*refused.problems(), *extra.problems()]
-    if problems:
-        raise DataError(*problems)
+    extra.tell(refused)
+    if refused:
+        raise DataError(*refused.problems())
     if layout is None:
         raise DataError("there are no rows", where=str(source), todo="choose another file")
-    read = layout.columns | ({COLUMN} if extra.kept else frozenset())
+    read = layout.columns | (frozenset() if extra.left_out else {COLUMN})
     left = tuple(name for name in columns if name not in read)
     done = Converted(source=source, target=target, rows=count, layout=layout.name, left_out=left)
     return written, done
@@ -136,8 +137,9 @@ def _writer(beside: Path, extra: Any, layout: Layout) -> Any:
     return pq.ParquetWriter(beside, schema(extra, solved=layout.solved))
 
 
-def _layout(chunk: Chunk, wanted: Wanted) -> Layout:
-    return detect(
+def _layout(chunk: Chunk, wanted: Wanted, refused: Refused) -> Layout:
+    """How the file is read; where nothing names a data_source the rows are looked at all the same."""
+    layout = detect(
         chunk,
         name=wanted.layout,
         prompt=wanted.prompt,
@@ -145,6 +147,16 @@ def _layout(chunk: Chunk, wanted: Wanted) -> Layout:
         data_source=wanted.data_source,
         split=wanted.split or "train",
     )
+    if layout.data_source is not None or SOURCE in chunk.columns:
+        return layout
+    found = Problem(
+        what="no data_source",
+        where=str(chunk.path),
+        why="verl passes it to the reward function, and chooses its own rule by it",
+        todo="give --data-source NAME: openai/gsm8k, or a name of yours with a reward of your own",
+    )
+    refused.add(found, place=str(chunk.path), kind=(SOURCE, "none"), at=-1)
+    return replace(layout, data_source="")
 
 
 def _publish(beside: Path, target: Path, *, force: bool) -> None:

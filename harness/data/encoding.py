@@ -10,9 +10,9 @@ from harness.errors import Problem
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
-def problem(path: Path, error: UnicodeDecodeError) -> Problem:
-    """Name each line of ``path`` that is not UTF-8, by a second look at its bytes; ``error`` asked for it."""
-    bad = Refused()
+def tell(path: Path, error: UnicodeDecodeError, bad: Refused) -> None:
+    """Note each line of ``path`` that is not UTF-8, by a second look at its bytes; ``error`` asked for it."""
+    lines = False
     with path.open("rb") as file:
         wide = _WIDE.get(file.read(2))
         file.seek(0)
@@ -20,14 +20,16 @@ def problem(path: Path, error: UnicodeDecodeError) -> Problem:
             try:
                 line.decode()
             except UnicodeDecodeError as found:
-                bad.add(_line(path, number, found), place=f"line {number}", kind=("", ""))
+                lines = True
+                bad.add(_line(path, number, found), place=f"line {number}", kind=("", "encoding"), at=number)
     whole = Problem(
         what=f"the file is {wide or 'not UTF-8'}",
         where=str(path),
         why=str(error),
         todo=f"convert it, for example: iconv -f {wide or 'LATIN1'} -t UTF-8",
     )
-    return next(bad.problems(), whole)
+    if not lines:
+        bad.add(whole, place=str(path), kind=("", "encoding"), at=0)
 
 
 def _line(path: Path, number: int, error: UnicodeDecodeError) -> Problem:

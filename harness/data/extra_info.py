@@ -7,15 +7,15 @@ a second time with all of it (:mod:`harness.data.convert`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
 from harness.data.chunk import Chunk
 from harness.data.refused import Refused
-from harness.errors import Problem
 
 COLUMN = "extra_info"
+_UNHELD = "cannot be held in one Parquet column (a list of several kinds, an integer of more than 64 bits)"
 
 
 class ExtraInfo:
@@ -44,8 +44,7 @@ class ExtraInfo:
             self.kind = _merged(self.kind, array.type)
             return array if array.type == self.kind else pa.array(values, self.kind)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-            row, why = _misfit(values, self.kind)
-            refused.note(chunk, row, COLUMN, f"does not fit the rows before it: {why}")
+            refused.note(chunk, *_misfit(values, self.kind))
             return None
 
     def _dicts(self, chunk: Chunk) -> list[dict[str, Any] | None]:
@@ -58,10 +57,15 @@ class ExtraInfo:
                 self._others.note(chunk, row, COLUMN, what)
         return [value if isinstance(value, dict) else None for value in values]
 
-    def problems(self) -> Iterator[Problem]:
-        """Rows with something else than a dictionary, where others have one; a column of texts is none."""
+    def tell(self, refused: Refused) -> None:
+        """Note rows with something else than a dictionary where others have one; all texts is not that."""
         if self.kept:
-            yield from self._others.problems()
+            refused.absorb(self._others)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the column holds something of which nothing is kept; empty dictionaries are nothing."""
+        return not self.kept and bool(self._others)
 
 
 def with_own(theirs: Any, own: Mapping[str, Any]) -> Any:
@@ -108,14 +112,27 @@ def _merged(kind: Any, other: Any) -> Any:
     return pa.unify_schemas(both, promote_options="permissive").field(COLUMN).type
 
 
-def _misfit(values: list[Any], kind: Any) -> tuple[int, str]:
-    """The first row that has no common type with those before it, and Arrow's reason."""
+def _misfit(values: list[Any], kind: Any) -> tuple[int, str, str]:
+    """The first row that no column holds, alone or with those before it; the column; what to say of it."""
     import pyarrow as pa
 
     for row, value in enumerate(values):
         try:
-            kind = _merged(kind, pa.array([value]).type) if value is not None else kind
+            alone = pa.array([value]).type
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-            # Arrow says it for each struct on the way down; the innermost is the key in question.
-            return row, str(error).splitlines()[0].rpartition("Unable to merge: ")[2]
-    return 0, "its values have no common type"
+            return row, COLUMN, f"{_UNHELD}: {_reason(error)}"
+        try:
+            kind = _merged(kind, alone) if value is not None else kind
+        except pa.ArrowException as error:
+            return row, COLUMN, f"does not fit the rows before it: {_reason(error)}"
+    for row, value in enumerate(values):
+        try:
+            pa.array([value], kind)
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            return row, COLUMN, f"does not fit the other rows: {_reason(error)}"
+    return 0, COLUMN, "and the rows after it have no common type"
+
+
+def _reason(error: Exception) -> str:
+    """Arrow's words: a clash is told for each struct on the way down, and the innermost is meant."""
+    return str(error).splitlines()[0].rpartition("Unable to merge: ")[2]

@@ -47,7 +47,7 @@ class Layout:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that :func:`rows` reads, where the file has them: it is given no other."""
-        source = () if self.data_source else (SOURCE,)
+        source = (SOURCE,) if self.data_source is None else ()
         return frozenset({self.prompt, self.truth, ABILITY, *source})
 
 
@@ -101,14 +101,7 @@ def detect(
         )
     if name == "gsm8k":
         data_source = data_source or gsm8k.DATA_SOURCE
-    if data_source is None and SOURCE not in names:
-        raise DataError(
-            "no data_source",
-            where=str(chunk.path),
-            why="verl passes it to the reward function, and chooses its own rule by it",
-            todo="give --data-source NAME: openai/gsm8k, or a name of yours with a reward of your own",
-        )
-    return Layout(name=name, prompt=asked, truth=known, data_source=data_source, split=split)  # type: ignore[arg-type]
+    return Layout(name=name, prompt=asked, truth=known, data_source=data_source or None, split=split)  # type: ignore[arg-type]
 
 
 def _guess(chunk: Chunk, prompt: str | None, truth: str | None) -> LayoutName:
@@ -137,7 +130,9 @@ def rows(chunk: Chunk, layout: Layout, refused: Refused) -> Rows:
     return Rows(
         first=chunk.first,
         split=layout.split,
-        data_source=layout.data_source or _texts(chunk, SOURCE, _same, refused),
+        data_source=_texts(chunk, SOURCE, _same, refused)
+        if layout.data_source is None
+        else layout.data_source,
         prompts=_messages(chunk, layout, refused) if verl else _questions(chunk, layout, refused),
         ability=_abilities(chunk, "math" if layout.solved else None, refused),
         truths=truths,

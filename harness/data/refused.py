@@ -1,4 +1,7 @@
-"""Rows that cannot be converted: every kind of fault is told, with the places of its first rows."""
+"""Rows that cannot be converted: every kind of fault is told, with the places of its first rows.
+
+They come in the order of the file, whoever found them: its reader, the layout or extra_info.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ _TODO = "repair or remove these rows; nothing was written"
 @dataclass(kw_only=True)
 class _Kind:
     first: Problem
+    at: int
     count: int = 0
     others: list[str] = field(default_factory=list)
 
@@ -49,15 +53,22 @@ class Refused:
         """Remember one row of a chunk."""
         where = f"{chunk.path}:{chunk.place(row)}:{column}"
         found = Problem(what=f"{column} {what}", where=where, todo=_TODO)
-        self.add(found, place=chunk.place(row), kind=(column, what))
+        self.add(found, place=chunk.place(row), kind=(column, what), at=chunk.line(row))
 
-    def add(self, found: Problem, *, place: str, kind: tuple[str, str]) -> None:
-        """Remember one row or line; of one ``kind`` the first problem is told, and the others' places."""
-        known = self._kinds.setdefault(kind, _Kind(first=found))
+    def add(self, found: Problem, *, place: str, kind: tuple[str, str], at: int) -> None:
+        """Remember one row or line; of one ``kind`` the first problem is told, and the others' places.
+
+        ``at`` is its line, or its row in a file without lines: problems are told in this order.
+        """
+        known = self._kinds.setdefault(kind, _Kind(first=found, at=at))
         known.count += 1
         if 1 < known.count <= SHOWN:
             known.others.append(place)
 
+    def absorb(self, other: Refused) -> None:
+        """Take in what another one has collected, of other kinds than these."""
+        self._kinds |= other._kinds
+
     def problems(self) -> Iterator[Problem]:
-        """One problem a kind."""
-        return (kind.problem for kind in self._kinds.values())
+        """One problem a kind, the first line first."""
+        return (kind.problem for kind in sorted(self._kinds.values(), key=lambda kind: kind.at))

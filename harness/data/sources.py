@@ -7,13 +7,15 @@ from pathlib import Path
 
 from harness.data import text_files
 from harness.data.chunk import ROWS, Chunk
+from harness.data.refused import Refused
 from harness.errors import DataError
 
 
-def read(path: Path, *, split: str | None = None) -> Iterator[Chunk]:
+def read(path: Path, *, refused: Refused, split: str | None = None) -> Iterator[Chunk]:
     """Stream ``path``: JSONL, CSV, TSV, Parquet, or a folder that ``datasets`` saved (with its ``split``).
 
-    Raises :class:`DataError` with row or line for what cannot be read; of a text file all of it, at its end.
+    Lines of a text file that cannot be read are noted in ``refused`` and passed over, and texts of a Parquet
+    file that are not UTF-8; for anything else :class:`DataError` is raised.
     """
     if path.is_dir():
         return _saved_dataset(path, split)
@@ -23,11 +25,11 @@ def read(path: Path, *, split: str | None = None) -> Iterator[Chunk]:
         raise DataError("this is not a file", where=str(path), todo="give a regular file")
     match path.suffix.lower():
         case ".jsonl" | ".json" | ".ndjson":
-            return text_files.lines(path)
+            return text_files.lines(path, refused)
         case ".csv" | ".tsv":
-            return text_files.separated(path)
+            return text_files.separated(path, refused)
         case ".parquet":
-            return _parquet(path)
+            return _parquet(path, refused)
     raise DataError(
         f"a file that ends in {path.suffix or 'nothing'!r} is not known",
         where=str(path),
@@ -35,19 +37,24 @@ def read(path: Path, *, split: str | None = None) -> Iterator[Chunk]:
     )
 
 
-def _parquet(path: Path) -> Iterator[Chunk]:
+def _parquet(path: Path, refused: Refused) -> Iterator[Chunk]:
     import pyarrow as pa
 
-    from harness.data import parquet_check
+    from harness.data import parquet_check, text_bytes
 
     first = 0
     with parquet_check.opened(path) as file:
         try:
-            for batch in file.iter_batches(batch_size=ROWS, use_threads=False):
+            for read in file.iter_batches(batch_size=ROWS, use_threads=False):
+                batch, broken = text_bytes.mended(read)
                 columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-                yield Chunk(path=path, columns=columns, first=first, rows=batch.num_rows)
+                chunk = Chunk(path=path, columns=columns, first=first, rows=batch.num_rows)
+                for column, rows in broken.items():
+                    for row in rows:
+                        refused.note(chunk, row, column, "is not UTF-8")
+                yield chunk
                 first += batch.num_rows
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, OSError) as error:
             where = f"{path}:row {first} or later"
             raise DataError(
                 "the file is damaged", where=where, why=str(error), todo="copy it again"

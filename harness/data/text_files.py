@@ -1,4 +1,4 @@
-"""Rows of JSONL, CSV and TSV, a chunk at a time; every line that is none is told, at the end.
+"""Rows of JSONL, CSV and TSV, a chunk at a time; every line that is none is noted, and passed over.
 
 Python's own ``json`` and ``csv`` read them, not Arrow's readers: those guess types block by block (a text
 that looks like a time becomes one), and a ground truth must stay the text that it is.
@@ -20,29 +20,26 @@ from harness.errors import DataError, Problem
 _FIELD_LIMIT = 1 << 27  # one CSV cell; csv's own limit of 128 KiB is less than a long conversation
 
 
-def lines(path: Path) -> Iterator[Chunk]:
+def lines(path: Path, refused: Refused) -> Iterator[Chunk]:
     """JSON, one object a line; raises :class:`DataError`."""
-    return _text(path, _json_lines)
+    return _text(path, _json_lines, refused)
 
 
-def separated(path: Path) -> Iterator[Chunk]:
+def separated(path: Path, refused: Refused) -> Iterator[Chunk]:
     """CSV, or TSV by its name; raises :class:`DataError`."""
-    return _text(path, _separated)
+    return _text(path, _separated, refused)
 
 
-def _text(path: Path, reader: Any) -> Iterator[Chunk]:
-    """Chunks of the good rows; the bad ones are all told at the end."""
-    bad = Refused()
+def _text(path: Path, reader: Any, bad: Refused) -> Iterator[Chunk]:
+    """Chunks of the good rows."""
     try:
         # utf-8-sig: spreadsheets write a byte order mark, which would become part of the first column's name.
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from reader(path, file, bad)
     except UnicodeDecodeError as error:
-        raise DataError(*bad.problems(), encoding.problem(path, error)) from error
+        encoding.tell(path, error, bad)
     except OSError as error:
         raise DataError("the file cannot be read", where=str(path), why=str(error)) from error
-    if bad:
-        raise DataError(*bad.problems())
 
 
 def _json_lines(path: Path, file: TextIO, bad: Refused) -> Iterator[Chunk]:
@@ -71,10 +68,14 @@ def _json_object(path: Path, number: int, line: str, bad: Refused) -> dict[str, 
         if isinstance(value, dict):
             return value
         what = f"this line is a JSON {type(value).__name__}, not an object"
+        if value is None:
+            what, why = "this line is null, not an object", "each line is a row"
     except json.JSONDecodeError as error:
         what, why = "this line is not JSON", error.msg
         place = f":character {min(error.pos, len(line.rstrip())) + 1}"
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        what, why = "this line is nested too deeply", "Python's own reader of JSON gives it up"
+    except ValueError as error:
         what, why = "this line is not JSON", str(error)
     listed = number == 1 and line.lstrip().startswith("[")
     found = Problem(
@@ -85,7 +86,7 @@ def _json_object(path: Path, number: int, line: str, bad: Refused) -> dict[str, 
         if listed or why is None
         else "repair or remove the line",
     )
-    bad.add(found, place=f"line {number}", kind=("", what))
+    bad.add(found, place=f"line {number}", kind=("", what), at=number)
     return None
 
 
@@ -125,7 +126,7 @@ def _csv_rows(path: Path, reader: Any, bad: Refused) -> Iterator[list[str]]:
         except csv.Error as error:
             line, what = reader.line_num, "this line is not CSV"
             found = Problem(what=what, where=f"{path}:{line}", why=str(error), todo="repair the line")
-            bad.add(found, place=f"line {line}", kind=("", what))
+            bad.add(found, place=f"line {line}", kind=("", what), at=line)
             continue
         if row is None:
             return
@@ -140,7 +141,7 @@ def _miscounted(path: Path, place: tuple[int, int], cells: int, names: int, bad:
         where=f"{path}:{where}",
         todo='put cells with commas or line breaks into "quotes"',
     )
-    bad.add(found, place=f"{where} with {cells} cells", kind=("", "cells"))
+    bad.add(found, place=f"{where} with {cells} cells", kind=("", "cells"), at=place[1])
 
 
 def _names(path: Path, reader: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Ground truths that verl's own rule for GSM8K can never match: every reward is 0, and nothing says so.
 
-The rule (verl 0.9.1, ``utils/reward_score/gsm8k.py``, chosen by ``data_source``) takes the text after ``####``
-by ``-?[0-9.,]+``, drops commas, and asks whether it equals the ground truth as it is.
+The rule (verl 0.9.1, ``utils/reward_score/gsm8k.py``, chosen by ``data_source``) takes the text after
+``####`` by ``-?[0-9.,]+``, drops commas, and asks whether it equals the ground truth as it is.
 """
 
 from __future__ import annotations

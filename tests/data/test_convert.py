@@ -124,6 +124,10 @@ BAD = [
     ),
     pytest.param("a.jsonl", b"[1, 2]\n", ["JSON list", "jq"], id="json list"),
     pytest.param("a.jsonl", b'"x"\n', ["a.jsonl:1", "JSON str"], id="json text"),
+    pytest.param("a.jsonl", b"null\n", ["a.jsonl:1: this line is null", "remove the line"], id="json null"),
+    pytest.param(
+        "a.jsonl", b"[" * 5000 + b"]" * 5000, ["a.jsonl:1: this line is nested too deeply"], id="deep"
+    ),
     pytest.param("a.jsonl", b"", ["no rows"], id="nothing"),
     pytest.param(
         "a.jsonl",
@@ -337,6 +341,72 @@ def test_extra_info_without_one_type_is_named_by_its_row(
     assert place in str(problem.where)
     assert said in problem.what
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+UNHELD = [
+    pytest.param({"a": [1, "x"]}, "Could not convert 'x' with type str", id="mixed list"),
+    pytest.param({"a": {"b": 1 << 63}}, "int too large", id="over 64 bits"),
+]
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize(("extra", "reason"), UNHELD)
+def test_a_value_that_no_column_holds_is_not_blamed_on_the_rows_before_it(
+    tmp_path: Path, extra: dict[str, Any], reason: str, before: int
+) -> None:
+    rows = [*[VERLS] * before, VERLS | {"extra_info": extra}]
+    said = said_of(lines(tmp_path / "a.jsonl", rows))
+    assert f"row {before} (line {before + 1}):extra_info: extra_info cannot be held in one Parquet" in said
+    assert reason in said
+    assert "before it" not in said
+
+
+@pytest.mark.parametrize("extra", [{}, None])
+def test_an_extra_info_without_anything_in_it_is_not_called_left_out(tmp_path: Path, extra: Any) -> None:
+    rows = [VERLS | {"extra_info": extra}] * 3
+    assert convert(lines(tmp_path / "a.jsonl", rows), tmp_path / "out.parquet", Wanted()).left_out == ()
+
+
+@pytest.mark.parametrize("chunk", [1, 100])
+def test_what_is_wrong_is_told_in_the_order_of_the_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr("harness.data.text_files.ROWS", chunk)
+    source = tmp_path / "a.jsonl"
+    good, bad_prompt, text, bad_truth = (
+        json.dumps(VERLS | more)
+        for more in ({}, {"prompt": 7}, {"extra_info": "x"}, {"reward_model": {"ground_truth": None}})
+    )
+    written = ["null", bad_truth, "{", good, text, bad_prompt]
+    source.write_text("\n".join([*written, good]) + "\n")
+    with pytest.raises(DataError) as refused:
+        convert(source, tmp_path / "out.parquet", Wanted())
+    places = [str(problem.where).removeprefix(f"{source}:") for problem in refused.value.problems]
+    assert places == [
+        "1",
+        "row 1 (line 2):reward_model.ground_truth",
+        "3:character 2",
+        "row 4 (line 5):extra_info",
+        "row 5 (line 6):prompt",
+    ]
+
+
+@pytest.mark.parametrize("value", ["NaN", "[1]"])
+def test_a_missing_data_source_and_a_bad_first_answer_are_told_at_once(tmp_path: Path, value: str) -> None:
+    source = tmp_path / "a.jsonl"
+    source.write_text(f'{{"question": "a 1?", "answer": {value}}}\n')
+    with pytest.raises(DataError) as refused:
+        convert(source, tmp_path / "out.parquet", Wanted())
+    first, second = refused.value.problems
+    assert (first.what, "row 0 (line 1):answer" in str(second.where)) == ("no data_source", True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_texts_of_a_parquet_file_that_are_not_utf_8_are_named_by_their_rows(tmp_path: Path) -> None:
+    raw = pa.array([b"ok", b"caf\xe9", b"\xff"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    pq.write_table(pa.table({"prompt": text, "response": ["a", "b", "c"]}), tmp_path / "a.parquet")
+    assert "row 1:prompt: prompt is not UTF-8 (and in 1 more: row 2)" in said_of(tmp_path / "a.parquet")
 
 
 def test_both_kinds_of_faults_of_extra_info_are_told_at_once(tmp_path: Path) -> None:
