@@ -15,7 +15,13 @@ from harness.data.chunk import Chunk
 from harness.data.refused import Refused
 
 COLUMN = "extra_info"
-_UNHELD = "cannot be held in one Parquet column (a list of several kinds, an integer of more than 64 bits)"
+_UNHELD = (
+    "cannot be held in one Parquet column "
+    "(a list of several kinds, an integer of more than 64 bits, or nested too deeply)"
+)
+# Arrow 25 writes 124 structs within each other, or 62 with lists between, and cannot read the file again:
+# "Invalid flatbuffers message".
+_DEEPEST = 100
 
 
 class ExtraInfo:
@@ -41,7 +47,7 @@ class ExtraInfo:
         self.kept = True
         try:
             array = pa.array(values)
-            self.kind = _merged(self.kind, array.type)
+            self.kind = _merged(self.kind, _readable(array.type))
             return array if array.type == self.kind else pa.array(values, self.kind)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError):
             refused.note(chunk, *_misfit(values, self.kind))
@@ -112,13 +118,26 @@ def _merged(kind: Any, other: Any) -> Any:
     return pa.unify_schemas(both, promote_options="permissive").field(COLUMN).type
 
 
+def _readable(kind: Any) -> Any:
+    """``kind``; raises ``pyarrow.ArrowInvalid`` where a file with such a column could not be read again."""
+    import pyarrow as pa
+
+    depth, level = 0, [kind]
+    while level:
+        depth += 1
+        level = [one.field(number).type for one in level for number in range(one.num_fields)]
+    if depth > _DEEPEST:
+        raise pa.ArrowInvalid(f"it is {depth} levels deep, and Arrow reads back no more than {_DEEPEST}")
+    return kind
+
+
 def _misfit(values: list[Any], kind: Any) -> tuple[int, str, str]:
     """The first row that no column holds, alone or with those before it; the column; what to say of it."""
     import pyarrow as pa
 
     for row, value in enumerate(values):
         try:
-            alone = pa.array([value]).type
+            alone = _readable(pa.array([value]).type)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
             return row, COLUMN, f"{_UNHELD}: {_reason(error)}"
         try:

@@ -343,9 +343,29 @@ def test_extra_info_without_one_type_is_named_by_its_row(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
+def nested(depth: int, *, lists: bool) -> dict[str, Any]:
+    value: dict[str, Any] = {"a": 1}
+    for _ in range(depth):
+        value = {"a": [value] if lists else value}
+    return value
+
+
+@pytest.mark.parametrize(("depth", "lists"), [(96, False), (47, True)])
+def test_what_is_nested_deeply_is_read_back(tmp_path: Path, depth: int, lists: bool) -> None:
+    extra = nested(depth, lists=lists)
+    (row,) = read(
+        convert(
+            lines(tmp_path / "a.jsonl", [VERLS | {"extra_info": extra}]), tmp_path / "out.parquet", Wanted()
+        )
+    )
+    assert row["extra_info"]["a"] == extra["a"]
+
+
 UNHELD = [
     pytest.param({"a": [1, "x"]}, "Could not convert 'x' with type str", id="mixed list"),
     pytest.param({"a": {"b": 1 << 63}}, "int too large", id="over 64 bits"),
+    pytest.param(nested(200, lists=False), "levels deep", id="deep"),
+    pytest.param(nested(50, lists=True), "levels deep", id="deep with lists"),
 ]
 
 
