@@ -109,8 +109,8 @@ def _kept(settings: Mapping[str, Any]) -> list[str]:
             said += [f"--{option}", str(value)]
     if settings.get("rehearsal"):
         said += ["--rehearse"]
-    if option := _CONTRACTS.get(str(settings.get("contract"))):
-        said += [option]
+    contract = str(settings.get("contract"))
+    said += [_CONTRACTS[contract]] if contract in _CONTRACTS else []
     if settings.get("use_v1") is False:
         said += ["--trainer", "v0"]
     if settings.get("fork") is False:
