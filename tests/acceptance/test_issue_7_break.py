@@ -79,7 +79,7 @@ def test_pdb_in_an_async_actor(tmp_path: Path) -> None:
 
 
 def test_a_place_that_nobody_comes_to_is_told(tmp_path: Path) -> None:
-    process = climb(tmp_path, *PPO, "--break", "verl/trainer/ppo/core_algos.py:1342@NobodyAtAll")
+    process = climb(tmp_path, *PPO, "--break", "verl/trainer/ppo/core_algos.py:1342@WorkerDict:7")
     said, _ = process.communicate(timeout=1800)
     assert process.returncode == 0, said
     assert "no process came to" in said
