@@ -98,7 +98,7 @@ class RungFailedError(VerlockError):
     """A rung of the ladder did not verify what it is there to verify."""
 
     exit_code = 20
-    failure_class = "model-logic"
+    failure_class: FailureClass = "model-logic"
 
 
 class OverrideError(VerlockError):

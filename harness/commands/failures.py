@@ -88,7 +88,8 @@ def _tell(output: Output, told: dict[str, Any]) -> None:
         output.line(f"where  {told['file']}:{told['line']}")
     if raised["log"]:
         worker = f", {raised['worker']}" if raised["worker"] else ""
-        output.line(f"log    {raised['log']}:{raised['log_line']}{worker}")
+        line = f":{raised['log_line']}" if raised["log_line"] else ""
+        output.line(f"log    {raised['log']}{line}{worker}")
     unknown = "it is known from now on" if told.get("saved") else _UNKNOWN
     output.line(f"fix    {told['fix'] or unknown}", style="green" if known else None)
     output.line(f"sure   {told['sure']}; signature {told['signature']}")

@@ -45,7 +45,7 @@ class Diagnosis(BaseModel):
     also: FailureClass | None = None
     judged_by: str | None = Field(
         default=None,
-        description="What told the class where no signature matches: no cause. Or: the run's own record.",
+        description="What told the class where no signature matches: it is no cause.",
     )
     scope: Scope | Literal["unknown"]
     cause: str
@@ -122,7 +122,6 @@ class Diagnosis(BaseModel):
                 "signature": failure.signature,
                 "class": failure.failure_class,
                 "also": failure.also,
-                "judged_by": "the run's own record",
                 "scope": failure.scope,
                 "cause": _short(failure.cause),
                 "fix": None if unknown else failure.fix,

@@ -57,11 +57,15 @@ class Extract:
         if self.crash is not None:
             return self.crash.text.strip()
         if self.cut:
-            last = self.cut[-1]
-            return f"the log ends inside a traceback, at {last.file}:{last.line}, before its error"
+            return f"the log ends inside a traceback{self._at}, before its error"
         if self.wrappers:
             return self.wrappers[-1].message
         return self._last_words.text.strip() if self._last_words else ""
+
+    @property
+    def _at(self) -> str:
+        frame = self.frame
+        return f", at {frame.file}:{frame.line}" if frame is not None else ""
 
     @cached_property
     def place(self) -> Line | None:

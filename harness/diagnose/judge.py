@@ -39,6 +39,10 @@ def _layers(extract: Extract) -> Iterator[list[str]]:
     if extract.root is not None:
         yield list(texts_of(extract.root))
         return
+    named = [error.of for error in reversed(extract.wrappers) if error.of]
+    if extract.cut and extract.crash is None and not extract.wrappers:
+        yield [_UNNAMED]  # what else the log says is no error of this one
+        return
     if extract.crash is not None:
         yield [extract.crash.text]
     yield [text for error in reversed(extract.wrappers) for text in texts_of(error)]
@@ -46,7 +50,6 @@ def _layers(extract: Extract) -> Iterator[list[str]]:
     noted = [line.text for line in extract.spoken] if len(extract.spoken) <= NOTE_LINES else []
     yield [f"{type_}: {text}" for line in noted or loud for type_, text in quoted(line)]
     yield loud
-    named = [error.of for error in reversed(extract.wrappers) if error.of]
     yield named or [_UNNAMED] if extract.cut else named
     yield noted
 

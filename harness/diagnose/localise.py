@@ -12,8 +12,8 @@ from pathlib import Path
 from harness.diagnose import boundaries
 from harness.diagnose.boundaries import Real
 from harness.diagnose.search import Found, search
-from harness.errors import DiagnoseError
-from harness.evidence import again
+from harness.errors import DiagnoseError, EnvironmentDiffersError
+from harness.evidence import again, given
 from harness.evidence.model import Failure, Run, load
 
 # However it is written: 0.001 in one run is 1e-05 in another, and NaN in a third.
@@ -90,9 +90,18 @@ class Localiser:
     made: dict[frozenset[str], Path] = field(default_factory=dict)
 
     def locate(self) -> Located:
-        """Make the runs. Raises :class:`DiagnoseError` where nothing failed or nothing can be toggled."""
+        """Make the runs.
+
+        Raises:
+            DiagnoseError: nothing failed, or nothing can be toggled.
+            EnvironmentDiffersError: a file of the failing run was edited since.
+        """
         run = load(self.failing)
         failure = _failure(run)
+        if edited := list(given.changed(run.given)) if run.given else []:
+            # The failing run would not fail so again: it is no end of the search any more.
+            todo = "bring back what it was, or localise the words themselves: verlock localise -- WORDS"
+            raise EnvironmentDiffersError(*(replace(one, todo=todo) for one in edited))
         real = boundaries.of_run(run)
         names = [boundary.name for boundary in real]
         if not names:

@@ -56,6 +56,13 @@ def save(fields: Mapping[str, Any], message: str, project: Path, *, told: str = 
     _valid(fields)
     with _alone(project):
         old = path.read_text(encoding="utf-8") if path.exists() else _HEAD
+        if path.exists() and fields["id"] in _ids(old):
+            raise DiagnoseError(
+                f"the file has a signature {fields['id']} already",
+                where=str(path),
+                why="nothing of yours is replaced",
+                todo="choose another name, or edit it there",
+            )
         new = _with(old, fields, path)
         file = catalogue.check(yaml.safe_load(new), path)
         added = next(s for s in file.signatures if s.id == fields["id"])
@@ -84,6 +91,15 @@ def _valid(fields: Mapping[str, Any]) -> None:
                 for problem in error.errors()
             )
         ) from None
+
+
+def _ids(text: str) -> set[str]:
+    """The ids that a file has; none where it is no catalogue, which is told later."""
+    try:
+        listed = (yaml.safe_load(text) or {})["signatures"] or []
+        return {str(item["id"]) for item in listed}
+    except (yaml.YAMLError, KeyError, TypeError):
+        return set()
 
 
 def _must_match(added: Signature, message: str, path: Path) -> None:

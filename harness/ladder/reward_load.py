@@ -32,9 +32,9 @@ def load(asked: Asked, load: Callable[[], Any]) -> tuple[Any, Finding | None]:
     except AttributeError as error:
         if error.__cause__ is None and asked.function in str(error):
             return None, reward_source.missing(_read(asked), asked.given)
-        return None, _failed(asked, error)
+        return None, failed(asked, error)
     except BaseException as error:  # noqa: BLE001 - the user's file ran; sys.exit() in it too would end verl
-        return None, _failed(asked, error)
+        return None, failed(asked, error)
     if not callable(function):
         kind = f"of type {type(function).__name__}"
         return None, reward_source.no_function(_read(asked), asked.given, kind)
@@ -47,7 +47,8 @@ def _read(asked: Asked) -> reward_source.Reward:
     return reward_source.read(Path(asked.file), asked.function, given=asked.given.rpartition(":")[0])
 
 
-def _failed(asked: Asked, error: BaseException) -> Finding:
+def failed(asked: Asked, error: BaseException) -> Finding:
+    """The finding for a file that raised, or ended its process, while it was loaded."""
     wrapped = isinstance(error, RuntimeError) and "loading module" in str(error) and error.__cause__
     cause: BaseException = wrapped or error
     why, todo = "verl runs the whole file when it loads the function", "import it by itself: python FILE"

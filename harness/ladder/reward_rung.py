@@ -12,12 +12,15 @@ from typing import Any
 
 from harness.errors import Problem, RungFailedError
 from harness.ladder import batch as batches
-from harness.ladder import cause
+from harness.ladder import cause, reward_load, reward_source
 from harness.ladder.context import Context, Verified
 from harness.ladder.reward_source import NO_SCORE
 
 # What a run's record calls a reward that cannot be used (harness/diagnose/signatures.yaml).
 SIGNATURE = "reward-function"
+_LONGEST = 600
+_ENDS = "raise an error, or return a score: verl's reward worker would be gone with it"
+_ONE_ROW = "call it on one row; verl passes data_source, solution_str, ground_truth, extra_info"
 
 
 class _ExitedError(BaseException):
@@ -42,6 +45,10 @@ def climb(context: Context) -> Verified:
     try:
         with _no_exit():
             first, second = asyncio.run(score()), asyncio.run(score())
+    except KeyboardInterrupt as error:  # Ctrl-C strikes the main thread; verl calls the function in another
+        if not _of_theirs(error, str(workers.config.reward.custom_reward_function.path))[1]:
+            raise
+        raise _raised(context, error) from error
     except (Exception, SystemExit, _ExitedError) as error:  # the user's code, or their data
         raise _raised(context, error) from error
     found = _problems(first, second, _place(context))
@@ -88,36 +95,55 @@ def _place(context: Context) -> str:
 
 
 def _raised(context: Context, error: BaseException) -> RungFailedError:
-    """What the user's function or their rows raised, at its place in their file."""
-    below = error.__cause__ or error
+    """What the user's function, their file or their rows raised, at its place in their file."""
     told = cause.of_exception(context.record, error)
-    file = context.workers.config.reward.custom_reward_function.path
-    theirs = [frame for frame in traceback.extract_tb(below.__traceback__) if frame.filename == file]
-    where = f"{file}:{theirs[-1].lineno}" if theirs else f"{told.file}:{told.line}" if told.file else None
-    if isinstance(below, SystemExit | _ExitedError):
-        what = f"the reward function ends the process: {_first(below)}"
-        todo = "raise an error, or return a score: verl's reward worker would be gone with it"
+    chosen = context.workers.config.reward.custom_reward_function
+    below, theirs = _of_theirs(error, str(chosen.path))
+    if any(frame.name == "<module>" for frame in theirs):
+        asked = reward_load.Asked(
+            file=chosen.path, function=chosen.name, given=_place(context), passed=reward_source.PASSED
+        )
+        failed = RungFailedError(reward_load.failed(asked, below).problem)
     else:
-        what = f"scoring raised {_first(below)}"
-        todo = "call it on one row; verl passes data_source, solution_str, ground_truth, extra_info"
-    failed = RungFailedError(
-        what, where=where or _place(context), why=told.cause if told.known else None, todo=told.fix or todo
-    )
+        where = f"{chosen.path}:{theirs[-1].lineno}" if theirs else None
+        where = where or (f"{told.file}:{told.line}" if told.file else _place(context))
+        ends = isinstance(below, SystemExit | _ExitedError)
+        what = (
+            f"the reward function ends the process: {_said(below)}"
+            if ends
+            else f"scoring raised {_said(below)}"
+        )
+        if below.__cause__ is not None and not ends:
+            what += f" (from {_said(below.__cause__)})"
+        why = told.cause if told.known else None
+        failed = RungFailedError(what, where=where, why=why, todo=told.fix or (_ENDS if ends else _ONE_ROW))
     cause.explained(failed, told)
     if theirs and not told.known:
-        failed.signature, failed.failure_class, failed.scope = SIGNATURE, "model-logic", "general"
+        lacks = isinstance(below, ModuleNotFoundError)
+        failed.signature, failed.failure_class = SIGNATURE, "environment" if lacks else "model-logic"
     return failed
 
 
-def _first(error: BaseException) -> str:
-    """The error's type and the first line of what it says; all of it is in the log."""
+def _of_theirs(error: BaseException, file: str) -> tuple[BaseException, list[traceback.FrameSummary]]:
+    """The error that came through the user's file, and its frames there: verl's loader wraps some."""
+    for one in (error, error.__cause__):
+        if one is None:
+            continue
+        theirs = [frame for frame in traceback.extract_tb(one.__traceback__) if frame.filename == file]
+        if theirs:
+            return one, theirs
+    return error.__cause__ or error, []
+
+
+def _said(error: BaseException) -> str:
+    """The error's type and what it says, in one line of printable characters; its stack is in the log."""
     if isinstance(error, _ExitedError):
         return str(error)
     if isinstance(error, SystemExit):
         return f"sys.exit({error.code!r})"
-    first, *rest = str(error).splitlines() or [""]
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in first)
-    return f"{type(error).__name__}: {shown}" + (" ..." if rest else "")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in " / ".join(lines))
+    return f"{type(error).__name__}: {shown[:_LONGEST]}" if shown else type(error).__name__
 
 
 def _problems(first: list[Any], second: list[Any], place: str) -> list[Problem]:

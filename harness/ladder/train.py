@@ -217,7 +217,7 @@ def _ties(name: str, record: RunRecord) -> dict[str, str]:
 @contextmanager
 def _words(job: Job, folder: Path, ties: Mapping[str, str]) -> Iterator[tuple[list[str], Path | None]]:
     """The job's overrides, and the ties: Ray sets them in every worker; and Ray's folder where it is ours."""
-    own: dict[str, object] = {"hydra.run.dir": str(folder), "hydra.output_subdir": "null"}
+    own: dict[str, object] = {"hydra.run.dir": str(folder), "hydra.output_subdir": None}
     own |= {f"{_RUNTIME}{name}": value for name, value in ties.items()}
     if job.on_cluster:
         yield [*job.overrides, *(word(key, value) for key, value in own.items())], None

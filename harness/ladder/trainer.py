@@ -89,7 +89,7 @@ def train(
             **health.settings(folder),
             **(up.words() if up else {"+ray_kwargs.ray_init._temp_dir": str(ray)}),
             "hydra.run.dir": str(folder),
-            "hydra.output_subdir": "null",
+            "hydra.output_subdir": None,
         }
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *context.words(own)]
         try:

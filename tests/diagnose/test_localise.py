@@ -14,8 +14,9 @@ from harness.diagnose import localise as room
 from harness.diagnose.boundaries import of_run
 from harness.diagnose.localise import Localiser, asked, same
 from harness.diagnose.search import search
-from harness.errors import DiagnoseError
-from harness.evidence.model import Failure, load
+from harness.errors import DiagnoseError, EnvironmentDiffersError
+from harness.evidence.given import digest
+from harness.evidence.model import Failure, Given, load
 from harness.evidence.record import RunRecord
 
 NAMES = [f"b{number}" for number in range(10)]
@@ -160,6 +161,23 @@ def test_what_a_rung_adds_to_the_trainer_is_a_boundary(tmp_path: Path, rung: str
     assert located.of[:2] == ("ray", added)
     passed = next(" ".join(said) for said in simulated.asked if "--to ppo " in " ".join(said))
     assert "--from ppo --to ppo" in passed
+
+
+def test_a_run_whose_file_was_edited_since_is_no_end_of_a_search(tmp_path: Path) -> None:
+    """It fails no more; what passes beside it would be named as the boundary."""
+    mine = tmp_path / "judge.py"
+    mine.write_text("1")
+    folder = recorded(tmp_path / "runs", FAILURE, **FULL)
+    run = load(folder)
+    made = run.model_copy(update={"given": Given(folder=str(tmp_path), files={str(mine): digest(mine)})})
+    (folder / "run.json").write_text(made.model_dump_json(by_alias=True))
+    search = Localiser(
+        failing=folder, runs=tmp_path / "runs", tell=lambda _line: None, run_climb=Simulated("hf")
+    )
+    assert search.locate().boundary == "rollout"
+    mine.write_text("2")
+    with pytest.raises(EnvironmentDiffersError, match=r"judge\.py was changed since the run"):
+        search.locate()
 
 
 def test_all_real_are_the_failing_runs_own_words(tmp_path: Path) -> None:

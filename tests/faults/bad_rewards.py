@@ -39,3 +39,14 @@ def leaves(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any
 
 def leaves_at_once(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
     os._exit(0)
+
+
+def from_another(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    try:
+        return {}[solution_str]
+    except KeyError as error:
+        raise RuntimeError("could not reach the judge") from error
+
+
+def interrupts(data_source: str, solution_str: str, ground_truth: str, **kwargs: Any) -> float:
+    raise KeyboardInterrupt

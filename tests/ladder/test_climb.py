@@ -77,10 +77,30 @@ REWARDS = [
     ("a_string", ["returned '0.5'", "bad_rewards.py:a_string"]),
     ("not_a_number", ["returned nan"]),
     ("another_each_time", ["scores the same responses differently"]),
-    ("of_many_lines", ["bad_rewards.py:33", "ValueError: première ligne\\x1b[31m ..."]),
+    ("of_many_lines", ["bad_rewards.py:33", "ValueError: première ligne\\x1b[31m / RuntimeError: not me"]),
+    ("from_another", ["bad_rewards.py:48", "RuntimeError: could not reach the judge (from KeyError"]),
+    ("interrupts", ["bad_rewards.py:52", "scoring raised KeyboardInterrupt"]),
     ("leaves", ["sys.exit(0)", "bad_rewards.py:37"]),
     ("leaves_at_once", ["os._exit(0)", "bad_rewards.py:41"]),
 ]
+
+
+LOADS = [
+    ("import not_there_pkg\n", "cannot be loaded: ModuleNotFoundError", "environment"),
+    ("raise ValueError('at load')\n", "cannot be loaded: ValueError: at load", "model-logic"),
+    ("import sys\nsys.exit(0)\n", "ends its process while it is loaded: SystemExit: 0", "model-logic"),
+]
+
+
+@pytest.mark.parametrize(("head", "said", "kind"), LOADS)
+def test_a_reward_file_that_cannot_be_loaded_is_told_as_that(
+    warm_climb: Climb, tmp_path: Path, head: str, said: str, kind: str
+) -> None:
+    (tmp_path / "mine.py").write_text(head + "def score(**row): return 1.0\n")
+    done = warm_climb("--from", "reward", "--to", "reward", "--reward", f"{tmp_path}/mine.py:score")
+    assert done.exit_code == 20, done.stdout
+    assert said in done.problems
+    assert done.run.failure.failure_class == kind
 
 
 @pytest.mark.parametrize(("function", "said"), REWARDS)
