@@ -7,6 +7,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,11 @@ def render(run: Path) -> str:
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    run: Run = load(folder)
+    run = load(folder)
     logged = folder / "metrics.jsonl"
     steps = metrics.read(logged) if logged.is_file() else []
     happened = events.read(folder / "events.jsonl")
+    run = _last_seen(run, happened)
     return {
         "run": run,
         "again": shlex.join(words.whole(run)),
@@ -63,9 +65,18 @@ def _facts(folder: Path) -> dict[str, Any]:
         "processes": len({event.get("pid") for event in happened}),
         "precision": sections.precision(folder / "precision.json"),
         "configuration": sections.configuration(folder),
-        "verdict": sections.verdict(run),
+        "verdict": sections.verdict(run, steps=len(steps)),
         "slowest": max((rung.seconds or 0.0 for rung in run.rungs), default=0.0),
     }
+
+
+def _last_seen(run: Run, happened: Sequence[dict[str, Any]]) -> Run:
+    """The run with the time of its last event where no end was written: the record itself is older."""
+    times = [str(event["time"]) for event in happened if "time" in event]
+    if run.ended is not None or not times:
+        return run
+    began, last = (datetime.fromisoformat(text) for text in (run.started, max(times)))
+    return run.model_copy(update={"seconds": max(run.seconds, (last - began).total_seconds())})
 
 
 def _patches(happened: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

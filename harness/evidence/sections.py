@@ -90,8 +90,8 @@ def _shares(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["count"], row["name"]))
 
 
-def verdict(run: Run) -> str:
-    """The run in one sentence."""
+def verdict(run: Run, *, steps: int = 0) -> str:
+    """The run in one sentence; ``steps`` are those that verl logged."""
     passed = [rung.name for rung in run.rungs if rung.status == "passed"]
     last = run.rungs[-1] if run.rungs else None
     if run.status == "passed":
@@ -107,7 +107,7 @@ def verdict(run: Run) -> str:
         return f"{last.name} failed: {first}{so_far}"
     place = f"in {last.name}" if last else "before the first rung"
     if run.status == "interrupted":
-        after = f"after {run.seconds:.1f} s"
+        after = f"after {run.seconds:.1f} s" + (f" and {steps} steps" if steps else "")
         if run.ended is None:
             return f"no end was written: killed, or still running; last seen {place} {after}{so_far}"
         return f"ended by {run.ended_by or 'Ctrl-C or a signal'} {place} {after}{so_far}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -82,6 +83,15 @@ def test_a_killed_run_says_so(record: RunRecord) -> None:
     page = report.render(record.folder)
     assert "Interrupted" in page
     assert "no end was written: killed, or still running" in page
+
+
+def test_how_long_a_killed_run_went_is_told_by_its_last_event(record: RunRecord) -> None:
+    """Its record was written when the rung began."""
+    later = datetime.fromisoformat(record.run.started) + timedelta(seconds=21.4)
+    event = {"time": later.isoformat(), "pid": 1, "role": "harness", "kind": "host"}
+    with (record.folder / "events.jsonl").open("a") as log:
+        log.write(json.dumps(event) + "\n")
+    assert "after 21.4 s" in report.render(record.folder)
 
 
 def test_a_run_without_any_rung(record: RunRecord) -> None:
