@@ -31,17 +31,11 @@ def climb(context: Context) -> Verified:
         settings |= {key: ["extra"] for key in _CONTENTS}
     whole = None if mocked else _uninterrupted(context, settings, folder / "whole")
     killed = _killed(context, settings, folder, after)
-    saved = checkpoint.latest(folder / "saved")
-    if saved is None or saved != checkpoint.folder_of(folder / "saved", after):
-        raise RungFailedError(
-            f"the newest checkpoint is {saved.name if saved else 'none'}, not that of step {after}",
-            where=str(folder / "saved"),
-            todo="look for 'Saving checkpoint' and for errors in output.log",
-        )
+    saved, resume = _saved(folder / "saved", after)
     size = sum(path.stat().st_size for path in saved.rglob("*") if path.is_file())
     after_kill = train(
         context,
-        settings | {"trainer.resume_mode": "auto"},
+        settings | resume,
         name="checkpoint",
         steps=options.steps,
         folder=folder / "resumed",
@@ -49,6 +43,23 @@ def climb(context: Context) -> Verified:
     _judge(whole, killed, after_kill, after)
     shutil.rmtree(folder / "saved")  # gigabytes with a real model
     return _verified(after_kill, after, size, mocked=mocked)
+
+
+def _saved(folder: Path, after: int) -> tuple[Path, dict[str, object]]:
+    """The checkpoint of step ``after``, and the settings that resume from it.
+
+    On a busy machine the kill comes late, and the next step is saved too: verl would resume from that one.
+    """
+    wanted, newest = checkpoint.folder_of(folder, after), checkpoint.latest(folder)
+    if newest is None or not wanted.is_dir():
+        raise RungFailedError(
+            f"the newest checkpoint is {newest.name if newest else 'none'}, not that of step {after}",
+            where=str(folder),
+            todo="look for 'Saving checkpoint' and for errors in output.log",
+        )
+    if newest == wanted:
+        return wanted, {"trainer.resume_mode": "auto"}
+    return wanted, {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": str(wanted)}
 
 
 def _uninterrupted(context: Context, settings: dict[str, object], folder: Path) -> Trained:

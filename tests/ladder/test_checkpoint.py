@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import ModelError
+from harness.errors import ModelError, RungFailedError
 from harness.evidence import events
 from harness.evidence.metrics import Step
 from harness.ladder import checkpoint
@@ -158,6 +158,18 @@ def test_a_resumed_run_against_the_whole_one(found: list[Step], digests: list[st
     told = [p.what for p in problems(steps(1, 4), found, DIGESTS, digests, after=2)]
     assert len(told) == len(said), told
     assert all(text in line for text, line in zip(said, told, strict=True)), told
+
+
+def test_a_kill_that_came_late_resumes_from_the_step_that_was_meant(saved: Path) -> None:
+    """On a busy machine the next step is saved before the processes are gone; verl would take that one."""
+    room = pytest.importorskip("harness.ladder.checkpoint_rung", exc_type=ImportError)
+    assert room._saved(saved, 2) == (saved / "global_step_2", {"trainer.resume_mode": "auto"})
+    (saved / checkpoint.TRACKER).write_text("3")
+    wanted, settings = room._saved(saved, 2)
+    assert settings == {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": str(wanted)}
+    for after in (1, 3):
+        with pytest.raises(RungFailedError, match=f"not that of step {after}"):
+            room._saved(saved, after)
 
 
 def test_the_rung(climb: Callable[..., Any]) -> None:
