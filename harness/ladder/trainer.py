@@ -104,6 +104,8 @@ def train(
                     kill_after=kill_after,
                     ray_is_up=bool(up),
                 )
+        except HangError as hang:
+            raise _explained(context, hang, said) from None
         finally:
             _judge(context, config, name, folder, began)
         seen = events.read(context.folder / "events.jsonl")[began:]
@@ -146,7 +148,7 @@ def _run(
     ray_is_up: bool,
 ) -> output.Finished:
     events.emit("trainer_started", rung=name, command=list(command))
-    begin, fork = _size(context.folder / "output.log"), context.fork
+    fork = context.fork
     spare = () if fork is None else (fork.pid,)
     told: set[str] = set()
     lost: list[str] = []
@@ -194,7 +196,7 @@ def _run(
     health.tell(context.record, context.output, list(watched.survived.values()))
     events.emit("trainer_ended", rung=name, exit_code=finished.exit_code, left_over=len(finished.left_over))
     if hung:
-        raise _explained(context, hung[0], begin)
+        raise hung[0]
     return finished
 
 
