@@ -39,6 +39,10 @@ class Asked:
         """Whether it is verl's PPO trainer."""
         return self.module == TRAINER
 
+    def path(self, given: str) -> Path:
+        """What a path in its words means."""
+        return self.folder / Path(given).expanduser()
+
 
 def parse(argv: Sequence[str], *, environ: Mapping[str, str], folder: Path) -> Asked:
     """The command ``argv``: ``python -m MODULE ...``, ``python .../main_ppo.py ...``, or behind a launcher.

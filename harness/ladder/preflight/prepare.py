@@ -47,7 +47,7 @@ def prepare(
     s, profile = Settings(config), load(options.profile)
     verl = profile.software.verl
     here = facts.model is not None and facts.model.kind == "folder"
-    model = str(asked.folder / Path(facts.model.given).expanduser()) if here and facts.model else TINY
+    model = str(asked.path(facts.model.given)) if here and facts.model else TINY
     rows = PROMPTS * max(options.steps, 2)
     home = (options.runs / "preflight").absolute()
     files = stand_ins.files(inspected)

@@ -36,9 +36,8 @@ def of(inspected: Inspected, *, stand_in: bool, prompt: int = 0, rows: int = 0) 
 
 def files(inspected: Inspected) -> list[Path]:
     """The command's training files that are here and have rows."""
-    folder = inspected.asked.folder
     return [
-        folder / Path(file.given).expanduser()
+        inspected.asked.path(file.given)
         for file in inspected.facts.train
         if file.checked and file.checked.rows
     ]
@@ -50,8 +49,7 @@ def reward(inspected: Inspected) -> tuple[str, str | None]:
     if found is not None and not found.present:
         return "mock", found.path
     if found is not None:
-        path = inspected.asked.folder / Path(found.path).expanduser()
-        return f"{path}:{found.name}", None
+        return f"{inspected.asked.path(found.path)}:{found.name}", None
     if s.flag("reward.reward_model.enable"):
         return "mock", f"the model {s.get('reward.reward_model.model_path')}"
     sources = inspected.facts.names.sources

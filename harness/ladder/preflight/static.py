@@ -87,14 +87,12 @@ def gather(config: Mapping[str, Any], asked: Asked) -> Facts:
 
 
 def _tokenizer(model: Model | None, asked: Asked) -> Any:
-    from pathlib import Path
-
     from harness.data.model_check import load_tokenizer
 
     if model is None or model.kind != "folder" or model.has_template is False:
         return None
     try:
-        return load_tokenizer(asked.folder / Path(model.given).expanduser())
+        return load_tokenizer(asked.path(model.given))
     except ModelError:  # the model's own check says what is wrong with it, in the run
         return None
 
